@@ -1,0 +1,240 @@
+package lifecycle
+
+// begin admits an attempt and registers its generation in the same step, so a
+// halt that comes later finds it.
+func (m *machine) begin(w Release) {
+	a := Attempt{Gen: m.fresh, Cause: m.s.Why, Mode: Overlap, Desired: m.s.Desired.Rev}
+	if a.Cause == CauseNone {
+		a.Cause = CauseWake
+	}
+	if w.Hold || m.s.Cur.Rel.Hold {
+		a.Mode = Hold
+	}
+	m.s.Why = CauseNone
+	m.s.Attempt = a
+	m.s.Next = Gen{ID: m.fresh, Rel: w, Restart: m.s.Restarts}
+	if a.Cause == CauseWake || w.External {
+		m.next(Intending, Intent) // a wake's bytes were verified when they were released
+		return
+	}
+	m.next(Verifying, Verify)
+}
+
+// next moves the generation being started to a stage and asks for its effect.
+func (m *machine) next(st Stage, k EffectKind) {
+	m.s.Next.Stage = st
+	n := m.s.Next
+	m.out.add(Effect{Kind: k, Gen: n.ID, Rel: n.Rel, Mode: m.s.Attempt.Mode, Cause: m.s.Attempt.Cause})
+}
+
+// answerOf says which event a stage waits for.
+var answerOf = [stageSentinel]EventKind{
+	Verifying: VerifyDone,
+	Intending: IntentDone,
+	Preparing: PrepareDone,
+	Recording: RanDone,
+	Going:     GoDone,
+	Checking:  HealthDone,
+	Switching: SwitchingDone,
+	Switched:  SwitchDone,
+	Stopping:  StopDone,
+}
+
+func (m *machine) nextAnswer(e Event) {
+	st := m.s.Next.Stage
+	if answerOf[st] != e.Kind {
+		return
+	}
+	if st == Stopping {
+		m.nextStopped(e)
+		return
+	}
+	if st == Going && e.Result == Refused {
+		m.s.Next.Ran = false // the child never passed its go-byte
+	}
+	switch end, why := m.classify(e); end {
+	case endOK:
+		m.advance()
+	case endFailed:
+		m.fail(why)
+	case endCancelled, endStale, endRefused:
+		m.abandon(why)
+	}
+}
+
+// advance takes the successor one stage further.
+func (m *machine) advance() {
+	switch m.s.Next.Stage {
+	case Verifying:
+		m.next(Intending, Intent)
+	case Intending:
+		m.s.Next.Prepared = true
+		m.next(Preparing, Prepare)
+	case Preparing:
+		m.prepared()
+	case Recording:
+		m.s.Next.Rel.Ran = true
+		m.markRan()
+		m.goByte()
+	case Going:
+		m.next(Checking, Health)
+	case Checking:
+		if m.s.Next.Rel.Canary && m.s.Attempt.Cause != CauseWake {
+			m.s.Next.Stage = Settling
+			m.out.add(Effect{Kind: Arm, Timer: TimerSettle, Gen: m.s.Next.ID})
+			return
+		}
+		m.next(Switching, RecordSwitching)
+	case Settling:
+		m.next(Switching, RecordSwitching)
+	case Switching:
+		m.s.Next.Stage = Switched
+		m.out.add(Effect{Kind: Switch, Gen: m.s.Next.ID, Rel: m.s.Next.Rel, Slot: m.servingSlot(m.s.Next)})
+	case Switched:
+		m.switched()
+	case StageNone, Waiting, Serving, Draining, Stopping, Unproven, stageSentinel:
+	}
+}
+
+// prepared: everything that can be refused has been asked. Only now may a hold
+// touch the incumbent.
+func (m *machine) prepared() {
+	if m.s.Attempt.Mode == Overlap || m.s.Cur.ID == 0 {
+		m.recordRan()
+		return
+	}
+	m.s.Next.Stage = Waiting
+	if m.s.Cur.Stage != Serving { // it died by itself; its proof of empty releases the successor
+		m.s.Attempt.Stopped = true
+		return
+	}
+	m.s.Cur.Stage = Draining
+	m.place()
+	cur := m.s.Cur.ID
+	m.out.add(Effect{Kind: Disarm, Timer: TimerIdle})
+	m.out.add(Effect{Kind: CloseStreams, Gen: cur})
+	m.out.add(Effect{Kind: Drain, Gen: cur, Short: true})
+}
+
+// recordRan: "this release has run" is durable before its first go-byte.
+func (m *machine) recordRan() {
+	if m.s.Next.Rel.Ran || m.s.Next.Rel.External {
+		m.goByte()
+		return
+	}
+	m.next(Recording, RecordRan)
+}
+
+func (m *machine) goByte() {
+	m.s.Next.Ran = true
+	m.next(Going, Go)
+}
+
+// markRan keeps what was recorded with the pointers that name the release.
+func (m *machine) markRan() {
+	if m.s.Next.Rel.Rev == m.s.Desired.Rev {
+		m.s.Desired.Ran = true
+	}
+	if m.s.Next.Rel.Rev == m.s.Good.Rev {
+		m.s.Good.Ran = true
+	}
+}
+
+// outcome records how the attempt under way ended, and ends it.
+func (m *machine) outcome(o Outcome, why Reason, held bool) {
+	a, g := m.s.Attempt, m.s.Next
+	if g.ID != a.Gen {
+		g = m.s.Cur
+	}
+	m.out.add(Effect{
+		Kind: RecordOutcome, Gen: a.Gen, Rel: g.Rel, Mode: a.Mode, Cause: a.Cause,
+		Outcome: o, Reason: why, Executed: g.Ran, Held: held,
+	})
+	m.s.Attempt = Attempt{}
+}
+
+// dropNext ends the generation that was being started.
+func (m *machine) dropNext() {
+	n := &m.s.Next
+	if n.Stage == Settling {
+		m.out.add(Effect{Kind: Disarm, Timer: TimerSettle})
+	}
+	if !n.Prepared {
+		m.out.add(Effect{Kind: Forget, Gen: n.ID})
+		*n = Gen{}
+		return
+	}
+	n.Stage = Stopping
+	m.out.add(Effect{Kind: Stop, Gen: n.ID, Kill: !n.Ran})
+}
+
+// fail ends the attempt by its build's fault.
+func (m *machine) fail(why Reason) {
+	a, n := m.s.Attempt, m.s.Next
+	serving := m.s.Cur.Stage == Serving
+	fresh := n.Rel.Rev == m.s.Desired.Rev && n.Rel.Rev != m.s.Good.Rev && m.s.Good.Rev != 0
+	heldDown := a.Mode == Hold && (a.Stopped || fresh) && !serving
+	o := Failed
+	if !serving {
+		o = Down
+	}
+	if fresh {
+		m.s.Held = n.Rel.Rev
+		if !heldDown {
+			o = Failed // the good release is there to be woken
+		}
+	}
+	m.outcome(o, why, fresh)
+	m.dropNext()
+	m.s.StartWanted = false
+	switch {
+	case heldDown:
+		m.s.DownHeld, m.s.WakeWanted = true, false
+		if fresh && n.Rel.Fallback && !n.Rel.Own {
+			m.out.add(Effect{Kind: CommitFallback, Gen: n.ID, Rel: m.s.Good})
+		}
+	case serving:
+		m.s.Cur.Restart = m.s.Restarts // a restart that failed is paid; it is not tried again by itself
+	case !fresh:
+		m.backOff(n.Rel.Rev)
+	}
+}
+
+// abandon ends the attempt by no fault of its build.
+func (m *machine) abandon(why Reason) {
+	a, n := m.s.Attempt, m.s.Next
+	refused := !cancels(why)
+	lost := refused && a.Mode == Hold && a.Stopped && n.Ran
+	if lost {
+		m.outcome(Down, why, false)
+	} else {
+		m.outcome(Abandoned, why, false)
+	}
+	m.dropNext()
+	if m.s.Cur.Stage == Draining { // nothing was told to end yet: the parked go back to it
+		m.s.Cur.Stage = Serving
+		m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: m.s.Cur.ID})
+	}
+	switch {
+	case lost: // the new build touched what only one may write: starting the old one is the owner's choice
+		m.s.DownHeld, m.s.WakeWanted, m.s.StartWanted = true, false, false
+	case refused:
+		if a.Stopped {
+			m.s.WakeWanted = true // requests are parked: the incumbent's release starts again
+		}
+		m.backOff(n.Rel.Rev)
+	case why == ReasonSuperseded && a.Stopped:
+		m.s.StartWanted = true
+	}
+}
+
+// backOff passes over a revision until a timer fires. Where nothing else can
+// run, those who wait are told so.
+func (m *machine) backOff(r Revision) {
+	m.s.Backoff = min(m.s.Backoff+1, maxBackoff)
+	m.s.Deferred = r
+	m.out.add(Effect{Kind: Arm, Timer: TimerBackoff, Level: m.s.Backoff})
+	if m.s.want().Rev == 0 {
+		m.s.WakeWanted, m.s.StartWanted = false, false
+	}
+}

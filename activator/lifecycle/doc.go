@@ -1,0 +1,47 @@
+// Package lifecycle decides everything that happens to one app: when it is
+// woken, how it moves to a new build, when an old generation is retired, what
+// a crash leads to and when the app may sleep.
+//
+// It is a pure, deterministic state machine:
+//
+//	Step(state, event) → (state, effects)
+//
+// What a caller may rely on:
+//
+//   - There is no clock, no I/O, no goroutine, no lock and no random number in
+//     this package. Time and results come in as events; timers are armed by an
+//     effect and fire as an event, at any time.
+//   - State, Event and Effect are comparable values without pointers, so a
+//     state can be a map key and every reachable state can be visited.
+//   - Effects of one step are carried out in order. A fallible effect is
+//     answered by exactly one event of the matching kind with the same
+//     generation; until then nothing that depends on it is emitted.
+//   - An answer that names a generation the state no longer knows has no
+//     effect but its clean-up.
+//   - The machine is level triggered: after every event it compares what is
+//     wanted (the desired release unless the failure book passes over it, then
+//     the good one) with what runs, and begins at most one attempt. So a newer
+//     release, a restart that is owed and a wake are one rule, not three.
+//
+// What a caller must do: feed events of one app one at a time, and give every
+// event a Fresh generation number that was never used before. Step uses it only
+// when it begins an attempt; State.Next.ID tells.
+//
+// # One wake
+//
+// Wake → Intent → Prepare → (RecordRan) → Go → Health → RecordSwitching →
+// Switch → RecordSwitched. The slot parks requests (waking) until Switch.
+//
+// # One overlap swap
+//
+// Committed → Verify → Intent → Prepare → RecordRan → Go → Health →
+// RecordSwitching → Switch → RecordSwitched → Report → outcome done; beside it
+// Drain and Stop of the generation that was switched away from.
+//
+// # One hold swap
+//
+// Committed → Verify → Intent → Prepare (everything that can be refused has
+// been asked by now; the child waits at its go-byte) → Place(holding) → Drain
+// and Stop of the incumbent, proven empty → RecordRan → Go → Health → … as
+// above. Two generations never run at once.
+package lifecycle

@@ -1,0 +1,247 @@
+package lifecycle
+
+// servingSlot is the slot that a switch to g stores: address (by its number),
+// build and cache generation in one value.
+func (m *machine) servingSlot(g Gen) Slot {
+	return Slot{State: SlotServing, Gen: g.ID, Cache: CacheKey{Rev: g.Rel.Rev, Restart: g.Restart}}
+}
+
+// asleepSlot keeps the cache generation, so pages outlive a sleep.
+func (m *machine) asleepSlot() Slot { return Slot{State: SlotAsleep, Cache: m.s.Cache} }
+
+// switched: the slot names the successor. From here it is never dropped for
+// something that went wrong before.
+func (m *machine) switched() {
+	old := m.s.Cur
+	m.s.Cur, m.s.Next = m.s.Next, Gen{}
+	m.s.Cur.Stage = Serving
+	cur := m.s.Cur
+	m.s.Slot = m.servingSlot(cur)
+	m.s.Cache = m.s.Slot.Cache
+	m.s.Good = cur.Rel
+	m.s.WakeWanted, m.s.StartWanted, m.s.DownHeld = false, false, false
+	m.out.add(Effect{Kind: RecordSwitched, Gen: cur.ID, Rel: cur.Rel})
+	if old.ID != 0 {
+		m.s.Old = old
+		if old.Stage == Serving {
+			m.s.Old.Stage = Draining
+			m.out.add(Effect{Kind: Drain, Gen: old.ID})
+		}
+	}
+	m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: cur.ID})
+	if cur.Rel.Rev > m.s.Reported {
+		m.s.Attempt.Reporting = true
+		m.out.add(Effect{Kind: Report, Gen: cur.ID, Rel: cur.Rel})
+		return
+	}
+	m.outcome(Done, ReasonNone, false)
+}
+
+// reported: whatever came of the record, the switch stands. One that could not
+// be written is tried again by the sweep.
+func (m *machine) reported(e Event) {
+	reporting := m.s.Attempt.Reporting && e.Gen == m.s.Attempt.Gen
+	if !reporting && !m.s.ReportOwed {
+		return
+	}
+	why := ReasonNone
+	if e.Result == OK {
+		m.s.Reported, m.s.ReportOwed = m.s.Good.Rev, false
+	} else {
+		why = ReasonNotReported
+		m.s.ReportOwed = true
+		m.armSweep()
+	}
+	if reporting {
+		m.outcome(Done, why, false)
+	}
+}
+
+func (m *machine) nextStopped(e Event) {
+	if e.Result != OK {
+		m.s.Next.Stage = Unproven
+		m.armSweep()
+		return
+	}
+	m.out.add(Effect{Kind: Forget, Gen: m.s.Next.ID})
+	m.s.Next = Gen{}
+}
+
+func (m *machine) curAnswer(e Event) {
+	switch {
+	case e.Kind == SleepDone && m.s.Cur.Stage == Serving:
+		m.slept(e)
+	case e.Kind == DrainDone && m.s.Cur.Stage == Draining:
+		m.s.Attempt.Stopped = m.s.Attempt.Gen != 0
+		m.stopCur()
+	case e.Kind == StopDone && m.s.Cur.Stage == Stopping:
+		m.curStopped(e)
+	}
+}
+
+func (m *machine) stopCur() {
+	m.s.Cur.Stage = Stopping
+	m.out.add(Effect{Kind: Stop, Gen: m.s.Cur.ID})
+}
+
+func (m *machine) curStopped(e Event) {
+	if e.Result != OK {
+		m.s.Cur.Stage = Unproven
+		m.armSweep()
+		m.unprovenHold()
+		return
+	}
+	m.out.add(Effect{Kind: Forget, Gen: m.s.Cur.ID})
+	m.s.Cur = Gen{}
+	if m.s.Next.Stage == Waiting {
+		if why := m.stale(); why != ReasonNone {
+			m.abandon(why)
+			return
+		}
+		m.recordRan()
+	}
+}
+
+// unprovenHold ends an attempt whose incumbent cannot be proven gone. It is
+// begun again when the sweep has the proof.
+func (m *machine) unprovenHold() {
+	if m.s.Next.Stage == Waiting {
+		m.outcome(Down, ReasonUnproven, false)
+		m.dropNext()
+		m.s.StartWanted = true
+	}
+	m.s.WakeWanted = false
+}
+
+func (m *machine) oldAnswer(e Event) {
+	switch {
+	case e.Kind == DrainDone && m.s.Old.Stage == Draining:
+		m.s.Old.Stage = Stopping
+		m.out.add(Effect{Kind: Stop, Gen: m.s.Old.ID})
+	case e.Kind == StopDone && m.s.Old.Stage == Stopping && e.Result == OK:
+		m.out.add(Effect{Kind: Forget, Gen: m.s.Old.ID})
+		m.s.Old = Gen{}
+	case e.Kind == StopDone && m.s.Old.Stage == Stopping:
+		m.s.Old.Stage = Unproven
+		m.armSweep()
+	}
+}
+
+// exited: a process ended by itself.
+func (m *machine) exited(e Event) {
+	switch {
+	case e.Gen == 0:
+	case e.Gen == m.s.Next.ID:
+		m.nextExited()
+	case e.Gen == m.s.Cur.ID:
+		m.curExited(e)
+	case e.Gen == m.s.Old.ID && m.s.Old.Stage == Draining:
+		m.s.Old.Stage = Stopping
+		m.out.add(Effect{Kind: Stop, Gen: e.Gen})
+	}
+}
+
+func (m *machine) nextExited() {
+	switch {
+	case m.s.Next.Stage == Stopping || m.s.Next.Stage == Unproven:
+	case m.s.Next.Ran:
+		m.fail(ReasonExited)
+	default:
+		m.abandon(ReasonVanished)
+	}
+}
+
+// curExited: the address is taken away at once; what it left behind is swept
+// before anything starts in its place.
+func (m *machine) curExited(e Event) {
+	if m.s.Cur.Stage != Serving && m.s.Cur.Stage != Draining {
+		return
+	}
+	if m.s.Cur.Stage == Draining {
+		m.s.Attempt.Stopped = m.s.Attempt.Gen != 0
+	}
+	m.out.add(Effect{Kind: Disarm, Timer: TimerIdle})
+	m.stopCur()
+	if !e.Quick {
+		m.s.Backoff = 0
+		return
+	}
+	if m.s.Attempt.Gen == 0 && m.s.Deferred == 0 {
+		m.crashLoop()
+	}
+}
+
+// crashLoop lets the first quick crash be woken at once and makes the next ones
+// wait.
+func (m *machine) crashLoop() {
+	if m.s.Backoff == 0 {
+		m.s.Backoff = 1
+		return
+	}
+	m.backOff(m.s.Cur.Rel.Rev)
+}
+
+// sleep asks the edge to retire the incumbent if nothing is in flight.
+func (m *machine) sleep() {
+	if m.s.Cur.Stage != Serving || m.s.Cur.Rel.External || m.s.Paused || m.s.Halt != HaltNone {
+		return
+	}
+	if m.s.Attempt.Gen != 0 || m.s.Old.ID != 0 || m.s.Next.ID != 0 {
+		m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: m.s.Cur.ID})
+		return
+	}
+	m.out.add(Effect{Kind: TrySleep, Gen: m.s.Cur.ID, Slot: m.asleepSlot()})
+}
+
+func (m *machine) slept(e Event) {
+	if e.Result != OK {
+		m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: m.s.Cur.ID})
+		return
+	}
+	m.s.Slot = m.asleepSlot()
+	m.stopCur()
+}
+
+func (m *machine) armSweep() {
+	if !m.s.SweepArmed {
+		m.s.SweepArmed = true
+		m.out.add(Effect{Kind: Arm, Timer: TimerSweep})
+	}
+}
+
+// sweep tries again what an earlier step could not prove finished.
+func (m *machine) sweep() {
+	m.s.SweepArmed = false
+	for _, g := range []*Gen{&m.s.Cur, &m.s.Next, &m.s.Old} {
+		if g.Stage == Unproven {
+			g.Stage = Stopping
+			m.out.add(Effect{Kind: Stop, Gen: g.ID, Kill: true})
+		}
+	}
+	m.s.ReportOwed = m.s.ReportOwed && m.s.Cur.Stage == Serving // a later switch reports it
+	if m.s.ReportOwed && m.s.Attempt.Gen == 0 {
+		m.out.add(Effect{Kind: Report, Gen: m.s.Cur.ID, Rel: m.s.Good})
+	}
+}
+
+// halt ends what a barrier ends. A shutdown leaves the incumbent running.
+func (m *machine) halt() {
+	if m.s.Halt == HaltShutdown {
+		m.gone(m.s.Next.ID == 0)
+		return
+	}
+	m.place()
+	if m.s.Cur.Stage == Serving {
+		m.s.Cur.Stage = Draining
+		m.out.add(Effect{Kind: Disarm, Timer: TimerIdle})
+		m.out.add(Effect{Kind: Drain, Gen: m.s.Cur.ID})
+	}
+	m.gone(m.s.Cur.ID == 0 && m.s.Next.ID == 0 && m.s.Old.ID == 0)
+}
+
+func (m *machine) gone(yes bool) {
+	if yes && !m.s.Gone {
+		m.s.Gone = true
+		m.out.add(Effect{Kind: Gone})
+	}
+}

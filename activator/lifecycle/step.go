@@ -1,0 +1,204 @@
+package lifecycle
+
+// machine is one step under way: the state as it changes and the effects so far.
+type machine struct {
+	s     State
+	out   Effects
+	fresh GenID
+}
+
+// Step applies one event. It is total: an event that makes no sense in s
+// changes nothing.
+func Step(s State, e Event) (State, Effects) {
+	m := machine{s: s, fresh: e.Fresh}
+	m.apply(e)
+	m.converge()
+	m.place()
+	return m.s, m.out
+}
+
+func (m *machine) apply(e Event) {
+	switch e.Kind {
+	case Committed:
+		m.committed(e.Release)
+	case RestartAsked:
+		m.restart()
+	case RetryAsked:
+		m.retry()
+	case WakeAsked:
+		m.wake()
+	case SleepAsked:
+		m.sleep()
+	case PauseAsked:
+		m.s.Paused, m.s.Maintenance = true, e.Maintenance
+	case ResumeAsked:
+		m.resume()
+	case HaltAsked:
+		m.s.Halt = max(m.s.Halt, e.Halt)
+	case Exited:
+		m.exited(e)
+	case TimerFired:
+		m.timer(e)
+	case ReportDone:
+		m.reported(e)
+	default:
+		m.answer(e)
+	}
+}
+
+// answer routes the answer of an effect to the generation it is about.
+func (m *machine) answer(e Event) {
+	switch {
+	case e.Gen == 0:
+	case e.Gen == m.s.Next.ID:
+		m.nextAnswer(e)
+	case e.Gen == m.s.Cur.ID:
+		m.curAnswer(e)
+	case e.Gen == m.s.Old.ID:
+		m.oldAnswer(e)
+	case e.Kind == PrepareDone || e.Kind == GoDone:
+		m.out.add(Effect{Kind: Stop, Gen: e.Gen, Kill: true}) // late: clean up, nothing else
+	}
+}
+
+func (m *machine) committed(r Release) {
+	if r.Rev <= m.s.Desired.Rev {
+		return
+	}
+	m.s.Why = CauseRelease
+	if m.s.Desired.Rev == 0 {
+		m.s.Why = CauseInstall
+	}
+	m.s.Desired = r
+	m.lift()
+	m.s.StartWanted = true
+	if m.s.Old.Stage == Draining {
+		m.out.add(Effect{Kind: CutDrain, Gen: m.s.Old.ID})
+	}
+}
+
+// lift clears what keeps the app from being started.
+func (m *machine) lift() {
+	m.s.DownHeld = false
+	m.s.Backoff = 0
+	if m.s.Deferred != 0 {
+		m.s.Deferred = 0
+		m.out.add(Effect{Kind: Disarm, Timer: TimerBackoff})
+	}
+}
+
+func (m *machine) restart() {
+	m.s.Restarts++
+	if m.s.Cur.Stage == Serving || m.s.Attempt.Gen != 0 {
+		m.s.Why = CauseRestart
+		return
+	}
+	m.s.Cache.Restart = m.s.Restarts // nothing runs: a new cache generation is all there is to do
+}
+
+func (m *machine) retry() {
+	m.lift()
+	m.s.Held = 0
+	m.s.StartWanted = true
+	m.s.Why = CauseRetry
+	m.out.add(Effect{Kind: RecordLifted})
+}
+
+func (m *machine) wake() {
+	if m.s.Cur.Stage != Serving && !m.blocked() {
+		m.s.WakeWanted = true
+	}
+}
+
+func (m *machine) resume() {
+	m.s.Paused, m.s.Maintenance = false, false
+	if m.s.Cur.Stage == Serving {
+		m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: m.s.Cur.ID})
+	}
+}
+
+func (m *machine) timer(e Event) {
+	switch e.Timer {
+	case TimerBackoff:
+		if m.s.Deferred != 0 {
+			m.s.Deferred = 0
+			m.s.Why = CauseRetry
+		}
+	case TimerSettle:
+		if e.Gen == m.s.Next.ID && m.s.Next.Stage == Settling {
+			m.advance()
+		}
+	case TimerSweep:
+		m.sweep()
+	case TimerNone, TimerIdle:
+	}
+}
+
+// want is the release that every boot from here on would run; the zero release
+// if there is none or it must wait. Nothing below what was reported is ever
+// wanted, because good is never below it.
+func (s *State) want() Release {
+	d, g := s.Desired, s.Good
+	switch {
+	case d.Rev != 0 && d.Rev != s.Held && d.Rev != s.Deferred:
+		return d
+	case g.Rev != 0 && g.Rev != s.Deferred:
+		return g
+	case g.Rev == 0 && d.Rev != s.Deferred:
+		return d // held, but there is nothing else to try
+	}
+	return Release{}
+}
+
+// blocked says that nothing may be started until a timer, a release, a retry
+// or the sweep changes that.
+func (m *machine) blocked() bool {
+	return m.s.DownHeld || m.s.want().Rev == 0 || m.s.Paused || m.s.Halt != HaltNone ||
+		m.s.Cur.Stage == Unproven || m.s.Next.Stage == Unproven || m.s.Old.Stage == Unproven && m.s.Cur.Stage != Serving
+}
+
+// converge begins, cancels or finishes what the state asks for: at most one
+// attempt, and only when every earlier generation but the incumbent is gone.
+func (m *machine) converge() {
+	if a := m.s.Attempt; a.Gen != 0 {
+		if why := m.stale(); why != ReasonNone && !a.Reporting {
+			m.abandon(why)
+		}
+	}
+	if m.s.Halt != HaltNone {
+		m.halt()
+		return
+	}
+	if m.s.Attempt.Gen != 0 || m.s.Next.ID != 0 || m.s.Old.ID != 0 || m.blocked() {
+		return
+	}
+	w := m.s.want()
+	switch {
+	case m.s.Cur.ID == 0:
+		if m.s.WakeWanted || m.s.StartWanted || w.External {
+			m.begin(w)
+		}
+	case m.s.Cur.Stage == Serving:
+		if m.s.Cur.Rel.Rev != w.Rev || m.s.Cur.Restart != m.s.Restarts {
+			m.begin(w)
+		}
+	}
+}
+
+// stale says why the attempt under way must not go on. It is asked at
+// admission, at every answer and so right before exec and before the switch.
+func (m *machine) stale() Reason {
+	switch {
+	case m.s.Halt == HaltRemove:
+		return ReasonRemoved
+	case m.s.Halt == HaltStop:
+		return ReasonStopped
+	case m.s.Halt == HaltShutdown:
+		return ReasonShutdown
+	case m.s.Paused:
+		return ReasonPaused
+	case m.s.Attempt.Desired != m.s.Desired.Rev, m.s.Next.Restart != m.s.Restarts:
+		return ReasonSuperseded
+	}
+	return ReasonNone
+}

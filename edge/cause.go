@@ -1,0 +1,158 @@
+package edge
+
+import "time"
+
+// Cause is why a request was answered by usher itself, or why it ended without
+// a complete answer. It decides the status, the Proxy-Status error type, the
+// Retry-After, and the label in log and metrics: there is no second place that
+// does.
+type Cause uint8
+
+// The causes. CauseNone is a request that ended as it should.
+const (
+	CauseNone Cause = iota
+
+	// What the client sent.
+	CauseBadRequest
+	CauseHeadTooLarge
+	CauseTargetTooLong
+	CauseVersion
+	CauseMethod
+	CauseExpectation
+	CauseBodyTooLarge
+	CauseHeadTimeout
+	CauseBodyTimeout
+	CauseLoop
+
+	// What usher found.
+	CauseNoSuchHost
+	CauseNoRelease
+	CauseWakeFailed
+	CauseMaintenance
+	CauseParkFull
+	CauseParkTimeout
+	CauseAtCapacity
+	CauseDraining
+
+	// What the app did.
+	CauseConnectRefused
+	CauseDiedBeforeResponse
+	CauseBadResponse
+	CauseFirstByteTimeout
+
+	// Endings that no client reads: log and metrics only.
+	CauseClientGone
+	CauseSlowClient
+	CauseAborted
+	CauseDrainCut
+
+	causeCount
+)
+
+// Verdict is all that follows from a cause.
+type Verdict struct {
+	Status int    // RFC 9110 §15; 499 is for the log only
+	Error  string // Proxy-Status error type, RFC 9209 §2.3; "" = none
+	Label  string // log field and metric label
+	Text   string // what the client reads, one sentence
+	Retry  bool   // whether Retry-After is sent
+}
+
+// Verdict maps the cause to what the client, the log and the metrics see.
+func (c Cause) Verdict() Verdict {
+	switch {
+	case c < CauseNoSuchHost:
+		return c.clientVerdict()
+	case c < CauseConnectRefused:
+		return c.usherVerdict()
+	default:
+		return c.appVerdict()
+	}
+}
+
+// String is the label of the cause.
+func (c Cause) String() string { return c.Verdict().Label }
+
+func (c Cause) clientVerdict() Verdict {
+	const malformed = "http_request_error"
+	switch c {
+	case CauseBadRequest:
+		return Verdict{400, malformed, "bad-request", "The request is not valid HTTP/1.1.", false}
+	case CauseHeadTooLarge:
+		return Verdict{431, malformed, "head-too-large", "The request head is too large.", false}
+	case CauseTargetTooLong:
+		return Verdict{414, malformed, "target-too-long", "The request target is too long.", false}
+	case CauseVersion:
+		return Verdict{505, malformed, "version", "Only HTTP/1.0 and HTTP/1.1 are spoken here.", false}
+	case CauseMethod:
+		return Verdict{405, malformed, "method", "This method is not allowed here.", false}
+	case CauseExpectation:
+		return Verdict{417, malformed, "expectation", "Only 100-continue can be expected.", false}
+	case CauseBodyTooLarge:
+		return Verdict{413, malformed, "body-too-large", "The request body is too large.", false}
+	case CauseHeadTimeout:
+		return Verdict{408, "http_request_error", "head-timeout", "The request head took too long.", false}
+	case CauseBodyTimeout:
+		return Verdict{408, "http_request_error", "body-timeout", "The request body came too slowly.", false}
+	case CauseLoop:
+		return Verdict{508, "proxy_loop_detected", "loop", "This request has passed here before.", false}
+	default:
+		return Verdict{Label: "none"}
+	}
+}
+
+func (c Cause) usherVerdict() Verdict {
+	const unavailable = "destination_unavailable"
+	switch c {
+	case CauseNoSuchHost:
+		return Verdict{404, "destination_not_found", "no-such-host", "Nothing is hosted here.", false}
+	case CauseNoRelease:
+		return Verdict{503, unavailable, "no-release", "This app has no release yet.", true}
+	case CauseWakeFailed:
+		return Verdict{503, unavailable, "wake-failed", "This app could not be started.", true}
+	case CauseMaintenance:
+		return Verdict{503, unavailable, "maintenance", "This app is down for maintenance.", true}
+	case CauseParkFull:
+		return Verdict{503, "connection_limit_reached", "park-full", "Too many requests wait for this app.", true}
+	case CauseParkTimeout:
+		return Verdict{504, "connection_timeout", "park-timeout", "This app took too long to become ready.", false}
+	case CauseAtCapacity:
+		return Verdict{503, "connection_limit_reached", "at-capacity", "Too many requests at once.", true}
+	default: // CauseDraining
+		return Verdict{503, "proxy_internal_response", "draining", "This server is shutting down.", true}
+	}
+}
+
+func (c Cause) appVerdict() Verdict {
+	switch c {
+	case CauseConnectRefused:
+		return Verdict{502, "connection_refused", "connect-refused", "The app does not accept connections.", false}
+	case CauseDiedBeforeResponse:
+		return Verdict{502, "connection_terminated", "died-before-response", "The app closed the connection without an answer.", false}
+	case CauseBadResponse:
+		return Verdict{502, "http_protocol_error", "bad-response", "The app's answer is not valid HTTP/1.1.", false}
+	case CauseFirstByteTimeout:
+		return Verdict{504, "http_response_timeout", "first-byte-timeout", "The app took too long to answer.", false}
+	case CauseClientGone:
+		return Verdict{499, "", "client-gone", "", false}
+	case CauseSlowClient:
+		return Verdict{499, "", "slow-client", "", false}
+	case CauseAborted:
+		return Verdict{502, "http_response_incomplete", "upstream-aborted", "", false}
+	default: // CauseDrainCut
+		return Verdict{503, "", "drain-cut", "The app was replaced before it had answered.", true}
+	}
+}
+
+// defaultRetryAfter is what a 503 says when nobody knows better.
+const defaultRetryAfter = 5 * time.Second
+
+// RetryAfter is the value of the Retry-After field in whole seconds (RFC 9110
+// §10.2.3), rounded up and at least 1. hint is what is known of this app; 0 or
+// less means nothing is.
+func RetryAfter(hint time.Duration) int {
+	if hint <= 0 {
+		hint = defaultRetryAfter
+	}
+	return int((hint + time.Second - 1) / time.Second)
+}

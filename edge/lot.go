@@ -1,0 +1,234 @@
+package edge
+
+import (
+	"sync"
+	"time"
+)
+
+// How parked requests are let go when their app serves again: releaseFirst at
+// once, releaseNext for each of them that is answered, and releaseFirst again
+// every releaseTick, so that answers that never end (long polls) hold nobody up.
+const (
+	releaseFirst = 16
+	releaseNext  = 2
+	releaseTick  = 250 * time.Millisecond
+)
+
+// parking is a request's place in a lot. It lives inside the Request, so that
+// parking allocates only once per lane.
+type parking struct {
+	verdict  chan Cause // one message per stay: CauseNone = decide again
+	ticket   uint64     // order of arrival; kept over all stays of a request
+	deadline time.Time  // kept over all stays of a request
+	bytes    int64
+	in       bool
+	prev     *Request
+	next     *Request
+}
+
+// lot is where the requests of one app wait, in order of arrival.
+type lot struct {
+	app *App
+
+	mu     sync.Mutex // guards all below; nothing blocks and nobody is called under it
+	head   *Request
+	tail   *Request
+	n      int
+	bytes  int64
+	ticket uint64
+	paced  bool // the app serves and the queue is let go bit by bit
+	tick   time.Time
+	timer  *time.Timer
+	closed bool
+}
+
+// enter parks r, which met the slot s. The answer is (true, CauseNone) if it is
+// parked, (false, CauseNone) if s is not the slot any more and it should decide
+// again, and (false, cause) if it is refused.
+func (l *lot) enter(r *Request, s *slot, now time.Time) (parked bool, refused Cause) {
+	p := &r.parking
+	if p.verdict == nil {
+		p.verdict = make(chan Cause, 1)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.app.slot.Load() != s:
+		return false, CauseNone
+	case l.closed:
+		return false, CauseDraining
+	}
+	if p.ticket == 0 {
+		if l.n >= s.cfg.ParkLimit || l.bytes+r.Buffered > s.cfg.ParkBytes {
+			return false, CauseParkFull
+		}
+		l.ticket++
+		p.ticket = l.ticket
+		p.deadline = now.Add(s.cfg.ParkTimeout)
+	}
+	if !p.deadline.After(now) {
+		return false, CauseParkTimeout
+	}
+	p.bytes = r.Buffered
+	l.insert(r)
+	l.arm(now)
+	return true, CauseNone
+}
+
+// insert puts r behind everybody who came before it. Newcomers go to the end at
+// once; only a request that was let go and had to come back walks.
+func (l *lot) insert(r *Request) {
+	after := l.tail
+	for after != nil && after.parking.ticket > r.parking.ticket {
+		after = after.parking.prev
+	}
+	p := &r.parking
+	p.in, p.prev = true, after
+	if after != nil {
+		p.next, after.parking.next = after.parking.next, r
+	} else {
+		p.next, l.head = l.head, r
+	}
+	if p.next != nil {
+		p.next.parking.prev = r
+	} else {
+		l.tail = r
+	}
+	l.n++
+	l.bytes += p.bytes
+}
+
+// dismiss takes r out of the queue and tells it what happened.
+func (l *lot) dismiss(r *Request, c Cause) {
+	p := &r.parking
+	if p.prev != nil {
+		p.prev.parking.next = p.next
+	} else {
+		l.head = p.next
+	}
+	if p.next != nil {
+		p.next.parking.prev = p.prev
+	} else {
+		l.tail = p.prev
+	}
+	p.in, p.prev, p.next = false, nil, nil
+	l.n--
+	l.bytes -= p.bytes
+	p.verdict <- c
+}
+
+// leave takes r out if it is still parked. Its place is free at once.
+func (l *lot) leave(r *Request, c Cause) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.parking.in {
+		l.dismiss(r, c)
+	}
+}
+
+// settle acts on the slot that is current now: lets the queue go, turns it
+// away, or keeps it. It reports whether somebody waits for an app that sleeps.
+func (l *lot) settle(now time.Time) (wake bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.app.slot.Load()
+	l.paced = false
+	if c := s.State.refusal(); c != CauseNone {
+		l.dismissAll(c)
+	}
+	if s.State == Serving && s.target != nil && l.n > 0 {
+		l.paced = true
+		l.tick = now.Add(releaseTick)
+		l.admit(releaseFirst)
+	}
+	l.arm(now)
+	return s.State == Asleep && l.n > 0
+}
+
+// close turns everybody away, now and later.
+func (l *lot) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.dismissAll(CauseDraining)
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+func (l *lot) dismissAll(c Cause) {
+	for l.head != nil {
+		l.dismiss(l.head, c)
+	}
+}
+
+// admit lets the first k go.
+func (l *lot) admit(k int) {
+	for ; k > 0 && l.head != nil; k-- {
+		l.head.granted = true
+		l.dismiss(l.head, CauseNone)
+	}
+	if l.head == nil {
+		l.paced = false
+	}
+}
+
+// answered lets more go: one of those that were let go has been answered.
+func (l *lot) answered() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.paced {
+		l.admit(releaseNext)
+	}
+}
+
+// expire is what the timer does.
+func (l *lot) expire() {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	for r := l.head; r != nil; {
+		next := r.parking.next
+		if !r.parking.deadline.After(now) {
+			l.dismiss(r, CauseParkTimeout)
+		}
+		r = next
+	}
+	if l.paced && !l.tick.After(now) {
+		l.tick = now.Add(releaseTick)
+		l.admit(releaseFirst)
+	}
+	l.arm(now)
+}
+
+// arm sets the timer to the first thing that can happen by itself.
+func (l *lot) arm(now time.Time) {
+	if l.head == nil {
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+		return
+	}
+	at := l.head.parking.deadline
+	for r := l.head.parking.next; r != nil && r.parking.deadline.Before(at); r = r.parking.next {
+		at = r.parking.deadline
+	}
+	if l.paced && l.tick.Before(at) {
+		at = l.tick
+	}
+	if l.timer == nil {
+		l.timer = time.AfterFunc(at.Sub(now), l.expire)
+		return
+	}
+	l.timer.Reset(at.Sub(now))
+}
+
+// parked says how many wait and how many bytes they hold.
+func (l *lot) parked() (n int, bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.n, l.bytes
+}

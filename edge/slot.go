@@ -1,0 +1,110 @@
+package edge
+
+import (
+	"strconv"
+	"time"
+)
+
+// State is what an app's slot says about it.
+type State uint8
+
+// The states. What a request meets in each is in Decide.
+const (
+	Empty       State = iota // no release yet: refused
+	Asleep                   // no process: parks and wakes the app
+	Waking                   // a process boots: parks
+	Serving                  // proxied to the slot's target
+	Holding                  // a hold swap is under way: parks
+	Paused                   // parks until resumed, wakes nothing
+	Maintenance              // refused with the app's page
+	Down                     // refused with Retry-After
+	Removed                  // as if it had never been there
+)
+
+// String names the state as status and logs do.
+func (s State) String() string {
+	switch s {
+	case Empty:
+		return "empty"
+	case Asleep:
+		return "asleep"
+	case Waking:
+		return "waking"
+	case Serving:
+		return "serving"
+	case Holding:
+		return "holding"
+	case Paused:
+		return "paused"
+	case Maintenance:
+		return "maintenance"
+	case Down:
+		return "down"
+	default:
+		return "removed"
+	}
+}
+
+// refusal is the cause with which a state turns requests away, or CauseNone if
+// the state serves them or lets them wait.
+func (s State) refusal() Cause {
+	switch s {
+	case Empty:
+		return CauseNoRelease
+	case Maintenance:
+		return CauseMaintenance
+	case Down:
+		return CauseWakeFailed
+	case Removed:
+		return CauseNoSuchHost
+	default:
+		return CauseNone
+	}
+}
+
+// Placement is what the control plane puts into the slot of an app. It is
+// copied; Page must not be changed afterwards.
+type Placement struct {
+	Revision   uint64
+	Generation uint64 // of the target; 0 if there is none
+	Build      string
+	CacheGen   uint64 // 0: nothing is looked up or stored
+	State      State
+	Network    string // "tcp" or "unix"
+	Address    string // "" = no target
+
+	// RetryAfter is what a refused or parked client is told, if it is known: the
+	// learned boot time, or the rest of a back-off. 0 means unknown.
+	RetryAfter time.Duration
+	// Reason says why, for the log.
+	Reason string
+	// Page is the HTML body of the answers in state Maintenance. nil means a
+	// line of plain text.
+	Page []byte
+}
+
+// slot is one immutable value: everything that one try of a request may see of
+// its app. It is loaded once per try, so address, build, cache generation and
+// settings are never mixed.
+type slot struct {
+	Placement
+	cfg    *AppConfig
+	target *Target // nil: none
+	lines  []byte  // "Usher-Generation: 7\r\n…", stamped on every answer of this slot
+}
+
+func newSlot(p Placement, cfg *AppConfig, t *Target) *slot {
+	s := &slot{Placement: p, cfg: cfg, target: t}
+	if p.Generation != 0 {
+		s.lines = append(s.lines, "Usher-Generation: "...)
+		s.lines = strconv.AppendUint(s.lines, p.Generation, 10)
+		s.lines = append(s.lines, "\r\n"...)
+	}
+	if cfg.ExposeBuild && p.Build != "" {
+		s.lines = append(s.lines, "Usher-Build: "+p.Build+"\r\n"...)
+	}
+	return s
+}
+
+// with is the slot after a change of settings: same placement, same target.
+func (s *slot) with(cfg *AppConfig) *slot { return newSlot(s.Placement, cfg, s.target) }
