@@ -70,6 +70,20 @@ func (c Cause) Verdict() Verdict {
 	}
 }
 
+// Ending is how a request ended that this cause kept from its answer.
+func (c Cause) Ending() Ending {
+	switch c {
+	case CauseNone:
+		return Served
+	case CauseConnectRefused, CauseDiedBeforeResponse, CauseBadResponse, CauseFirstByteTimeout, CauseAborted, CauseDrainCut:
+		return Failed
+	case CauseClientGone, CauseSlowClient:
+		return Gone
+	default:
+		return Refused
+	}
+}
+
 // String is the label of the cause.
 func (c Cause) String() string { return c.Verdict().Label }
 

@@ -18,6 +18,7 @@ const (
 // parking allocates only once per lane.
 type parking struct {
 	verdict  chan Cause // one message per stay: CauseNone = decide again
+	refuser  *slot      // the slot that turned it away, if one did
 	ticket   uint64     // order of arrival; kept over all stays of a request
 	deadline time.Time  // kept over all stays of a request
 	bytes    int64
@@ -57,6 +58,8 @@ func (l *lot) enter(r *Request, s *slot, now time.Time) (parked bool, refused Ca
 		return false, CauseNone
 	case l.closed:
 		return false, CauseDraining
+	case r.gone.Load():
+		return false, CauseClientGone
 	}
 	if p.ticket == 0 {
 		if l.n >= s.cfg.ParkLimit || l.bytes+r.Buffered > s.cfg.ParkBytes {
@@ -134,7 +137,7 @@ func (l *lot) settle(now time.Time) (wake bool) {
 	s := l.app.slot.Load()
 	l.paced = false
 	if c := s.State.refusal(); c != CauseNone {
-		l.dismissAll(c)
+		l.dismissAll(c, s)
 	}
 	if s.State == Serving && s.target != nil && l.n > 0 {
 		l.paced = true
@@ -150,14 +153,15 @@ func (l *lot) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	l.dismissAll(CauseDraining)
+	l.dismissAll(CauseDraining, nil)
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 }
 
-func (l *lot) dismissAll(c Cause) {
+func (l *lot) dismissAll(c Cause, by *slot) {
 	for l.head != nil {
+		l.head.parking.refuser = by
 		l.dismiss(l.head, c)
 	}
 }

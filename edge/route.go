@@ -92,6 +92,73 @@ func (s *site) add(host, prefix string, a *App) error {
 	return nil
 }
 
+// without is the table with one app left out.
+func (t *table) without(a *App) *table {
+	n := &table{exact: map[string]*site{}, below: map[string]*site{}, any: t.any.without(a), byName: map[string]*App{}}
+	for host, s := range t.exact {
+		if s = s.without(a); s != nil {
+			n.exact[host] = s
+		}
+	}
+	for host, s := range t.below {
+		if s = s.without(a); s != nil {
+			n.below[host] = s
+		}
+	}
+	for name, o := range t.byName {
+		if o != a {
+			n.byName[name] = o
+		}
+	}
+	return n
+}
+
+func (s *site) without(a *App) *site {
+	if s == nil {
+		return nil
+	}
+	n := &site{}
+	for _, m := range s.mounts {
+		if m.app != a {
+			n.mounts = append(n.mounts, m)
+		}
+	}
+	if len(n.mounts) == 0 {
+		return nil
+	}
+	return n
+}
+
+// asks says whether a certificate may be obtained for a name; see Edge.Ask.
+func (t *table) asks(name []byte) bool {
+	var buf [maxHost]byte
+	host, ok := hostKey(buf[:], name)
+	if !ok || len(host) == 0 {
+		return false
+	}
+	if t.exact[string(host)] != nil {
+		return true
+	}
+	for i, c := range host {
+		if c != '.' || i == 0 {
+			continue
+		}
+		if s := t.below[string(host[i+1:])]; s != nil && s.tlsAsk() {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *site) tlsAsk() bool {
+	for _, m := range s.mounts {
+		if m.app.slot.Load().cfg.TLSAsk {
+			return true
+		}
+	}
+	return false
+}
+
 // lookup finds the app for an authority as it was sent (any case, port, final
 // dot) and a raw path. The most specific host that has a matching path wins:
 // exact, then the longest "*.name", then "*". nil means there is none.

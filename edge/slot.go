@@ -89,12 +89,17 @@ type Placement struct {
 type slot struct {
 	Placement
 	cfg    *AppConfig
-	target *Target // nil: none
-	lines  []byte  // "Usher-Generation: 7\r\n…", stamped on every answer of this slot
+	target *Target       // nil: none
+	space  Space         // nil: the cache is not asked
+	left   chan struct{} // closed once another slot has taken its place
+	lines  []byte        // "Usher-Generation: 7\r\n…", stamped on every answer of this slot
 }
 
-func newSlot(p Placement, cfg *AppConfig, t *Target) *slot {
-	s := &slot{Placement: p, cfg: cfg, target: t}
+func newSlot(p Placement, cfg *AppConfig, t *Target, c Cache) *slot {
+	s := &slot{Placement: p, cfg: cfg, target: t, left: make(chan struct{})}
+	if c != nil && cfg.CacheEnabled && p.CacheGen != 0 {
+		s.space = c.Open(cfg.Name, p.CacheGen)
+	}
 	if p.Generation != 0 {
 		s.lines = append(s.lines, "Usher-Generation: "...)
 		s.lines = strconv.AppendUint(s.lines, p.Generation, 10)
@@ -105,6 +110,3 @@ func newSlot(p Placement, cfg *AppConfig, t *Target) *slot {
 	}
 	return s
 }
-
-// with is the slot after a change of settings: same placement, same target.
-func (s *slot) with(cfg *AppConfig) *slot { return newSlot(s.Placement, cfg, s.target) }

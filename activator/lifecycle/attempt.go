@@ -147,7 +147,7 @@ func (m *machine) outcome(o Outcome, why Reason, held bool) {
 		g = m.s.Cur
 	}
 	m.out.add(Effect{
-		Kind: RecordOutcome, Gen: a.Gen, Rel: g.Rel, Mode: a.Mode, Cause: a.Cause,
+		Kind: RecordOutcome, Gen: a.Gen, Rel: g.Rel, Restart: g.Restart, Mode: a.Mode, Cause: a.Cause,
 		Outcome: o, Reason: why, Executed: g.Ran, Held: held,
 	})
 	m.s.Attempt = Attempt{}

@@ -48,10 +48,11 @@ type Effect struct {
 	Reason   Reason
 	Timer    Timer
 	Level    uint8
-	Executed bool // RecordOutcome: false = proven that nothing of the build ran
-	Held     bool // RecordOutcome: the failure book holds the release from now on
-	Kill     bool // Stop: no grace
-	Short    bool // Drain: hold_drain instead of drain_timeout
+	Restart  uint32 // RecordOutcome: the restart count it was started under
+	Executed bool   // RecordOutcome: false = proven that nothing of the build ran
+	Held     bool   // RecordOutcome: the failure book holds the release from now on
+	Kill     bool   // Stop: no grace
+	Short    bool   // Drain: hold_drain instead of drain_timeout
 }
 
 // maxEffects bounds the effects of one step.

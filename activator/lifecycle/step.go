@@ -169,7 +169,7 @@ func (m *machine) converge() {
 		m.halt()
 		return
 	}
-	if m.s.Attempt.Gen != 0 || m.s.Next.ID != 0 || m.s.Old.ID != 0 || m.blocked() {
+	if m.fresh == 0 || m.s.Attempt.Gen != 0 || m.s.Next.ID != 0 || m.s.Old.ID != 0 || m.blocked() {
 		return
 	}
 	w := m.s.want()

@@ -1,0 +1,298 @@
+package activator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/usher-edge/usher/activator/artifact"
+	lc "github.com/usher-edge/usher/activator/lifecycle"
+	"github.com/usher-edge/usher/activator/process"
+	"github.com/usher-edge/usher/activator/store"
+)
+
+// Options are what an Activator is made of. All fields are required but Log and
+// Now.
+type Options struct {
+	StateDir string // absolute; logs are kept below it
+	RunDir   string // absolute; sockets of apps are made below it
+	BootID   string
+	Timezone string // TZ of every app
+
+	Commits store.Commits
+	Runs    store.Runs
+	Depot   *artifact.Depot
+	Ports   *process.Ports
+	Backend Backend
+	Front   Front
+
+	Log *slog.Logger     // nil: nothing is logged
+	Now func() time.Time // nil: time.Now
+}
+
+// Activator runs all apps of the box.
+type Activator struct {
+	stateDir, runDir, bootID, timezone string
+
+	commits store.Commits
+	runs    store.Runs
+	depot   *artifact.Depot
+	ports   *process.Ports
+	backend Backend
+	front   Front
+	log     *slog.Logger
+	now     func() time.Time
+
+	numbers *numbers
+	ops     *operations
+
+	// applying lets one Apply or Shutdown run at a time; it is held across
+	// staging, which is slow, so nothing on a request's way takes it.
+	applying sync.Mutex
+	// mu guards apps and found. Nothing runs under it.
+	mu    sync.RWMutex
+	apps  map[string]*runner
+	found map[string][]store.Run // runtime records nobody has taken over yet
+
+	closing   chan struct{}
+	closeOnce sync.Once
+	wg        sync.WaitGroup
+}
+
+// New makes an activator over what the state directory holds. Nothing runs
+// before Apply.
+func New(o Options) (*Activator, error) {
+	a := &Activator{
+		stateDir: o.StateDir, runDir: o.RunDir, bootID: o.BootID, timezone: o.Timezone,
+		commits: o.Commits, runs: o.Runs, depot: o.Depot, ports: o.Ports, backend: o.Backend, front: o.Front,
+		log: o.Log, now: o.Now,
+		ops: newOperations(), apps: map[string]*runner{}, found: map[string][]store.Run{},
+		closing: make(chan struct{}),
+	}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	a.numbers = &numbers{reserve: a.commits.Generations}
+	if err := a.readRuns(); err != nil {
+		return nil, err
+	}
+	a.wg.Add(1)
+	go a.boundLogs()
+	return a, nil
+}
+
+// readRuns learns what an earlier usher left running.
+func (a *Activator) readRuns() error {
+	runs, notes := a.runs.List()
+	for _, n := range notes {
+		a.log.Warn("a runtime record was set aside", "note", n)
+	}
+	var highest uint64
+	for _, run := range runs {
+		a.found[run.App] = append(a.found[run.App], run)
+		highest = max(highest, run.Generation)
+		if _, port, err := net.SplitHostPort(run.Address); err == nil && run.Network == "tcp" {
+			if n, err := strconv.Atoi(port); err == nil {
+				a.ports.Claim(n)
+			}
+		}
+	}
+	for _, rs := range a.found {
+		slices.SortFunc(rs, func(x, y store.Run) int { return int(int64(x.Generation) - int64(y.Generation)) })
+	}
+	if err := a.commits.RaiseGenerations(highest); err != nil {
+		return fmt.Errorf("reserve generation numbers: %w", err)
+	}
+	return nil
+}
+
+func (a *Activator) runner(name string) (*runner, error) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	r := a.apps[name]
+	if r == nil {
+		return nil, fmt.Errorf("%w: no app named %q in the config file", ErrNotFound, name)
+	}
+	return r, nil
+}
+
+// Wanted is told by the edge that a request waits for an app. It never blocks.
+func (a *Activator) Wanted(app string) {
+	if r, err := a.runner(app); err == nil && !isClosed(a.closing) {
+		r.event(lc.Event{Kind: lc.WakeAsked})
+	}
+}
+
+// Status describes one app.
+func (a *Activator) Status(app string) (Status, error) {
+	r, err := a.runner(app)
+	if err != nil {
+		return Status{}, err
+	}
+	return *r.snap.Load(), nil
+}
+
+// Names returns the names of all apps, sorted.
+func (a *Activator) Names() []string {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	out := make([]string, 0, len(a.apps))
+	for n := range a.apps {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Operation returns an operation as it stands.
+func (a *Activator) Operation(id string) (Operation, error) {
+	o, ok := a.ops.get(id)
+	if !ok {
+		return o, fmt.Errorf("%w: operation %q is not known, or too old", ErrNotFound, id)
+	}
+	return o, nil
+}
+
+// Operations returns what is remembered of an app's operations, newest first.
+func (a *Activator) Operations(app string) ([]Operation, error) {
+	if _, err := a.runner(app); err != nil {
+		return nil, err
+	}
+	return a.ops.of(app), nil
+}
+
+// Events returns up to limit events after seq, and a channel that is closed when
+// there are more.
+func (a *Activator) Events(seq uint64, limit int) ([]store.Event, <-chan struct{}) {
+	changed := a.commits.EventsChanged()
+	return a.commits.EventsSince(seq, limit), changed
+}
+
+// OperationData is the Data of events of kind "operation".
+type OperationData struct {
+	Operation string `json:"operation"`
+}
+
+func (a *Activator) operationEvent(o Operation, text string) {
+	data, err := json.Marshal(OperationData{Operation: o.ID})
+	if err != nil {
+		data = nil
+	}
+	a.commits.AppendEvent(store.Event{
+		At: a.now(), App: o.App, Kind: "operation", Revision: o.Revision, Generation: o.Generation, Text: text, Data: data,
+	})
+}
+
+// Shutdown ends what is under way. The apps keep running for the next start,
+// unless stopApps says otherwise. It returns when all attempts have ended, or
+// with ctx.
+func (a *Activator) Shutdown(ctx context.Context, stopApps bool) error {
+	a.applying.Lock()
+	defer a.applying.Unlock()
+	halt := lc.HaltShutdown
+	if stopApps {
+		halt = lc.HaltStop
+	}
+	a.mu.RLock()
+	all := make([]*runner, 0, len(a.apps))
+	for _, r := range a.apps {
+		all = append(all, r)
+	}
+	a.mu.RUnlock()
+	for _, r := range all {
+		r.event(lc.Event{Kind: lc.HaltAsked, Halt: halt})
+	}
+	var errs []error
+	for _, r := range all {
+		select {
+		case <-r.gone:
+		case <-ctx.Done():
+			errs = append(errs, fmt.Errorf("app %s: %w", r.name, context.Cause(ctx)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close lets go of everything without touching a process. Call Shutdown first.
+func (a *Activator) Close() {
+	a.closeOnce.Do(func() {
+		close(a.closing)
+		a.mu.RLock()
+		for _, r := range a.apps {
+			r.box.post(func() {
+				r.disarmAll()
+				for _, g := range r.gens {
+					g.cancel()
+					if g.child != nil {
+						g.child.Release()
+					}
+				}
+			})
+		}
+		a.mu.RUnlock()
+	})
+	a.wg.Wait()
+}
+
+func (a *Activator) jitter(upTo time.Duration) time.Duration {
+	return time.Duration(rand.Int64N(int64(upTo) + 1))
+}
+
+func (a *Activator) socketDir(gen uint64) string {
+	return filepath.Join(a.runDir, "sock", strconv.FormatUint(gen, 10))
+}
+
+// boundLogs keeps the output of running apps from filling the disk.
+func (a *Activator) boundLogs() {
+	defer a.wg.Done()
+	const every = 10 * time.Second
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-a.closing:
+			return
+		case <-t.C:
+		}
+		for _, name := range a.Names() {
+			s, err := a.Status(name)
+			if err != nil {
+				continue
+			}
+			for _, g := range s.Generations {
+				if err := boundLog(a.logPath(name, g.Number)); err != nil && g.PID != 0 {
+					a.log.Warn("cannot bound a log", "app", name, "error", err)
+				}
+			}
+		}
+	}
+}
+
+// checkTarget checks "host:port" or "unix:/path".
+func checkTarget(t string) error {
+	network, address := splitTarget(t)
+	if network == "unix" {
+		if !filepath.IsAbs(address) {
+			return fmt.Errorf("target %q: the path of a unix socket must be absolute", t)
+		}
+		return nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	n, perr := strconv.Atoi(port)
+	if err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
+		return fmt.Errorf("target %q: give host:port or unix:/path", t)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tree is usher's own directory in a cgroup v2 hierarchy,
+// <base>/usher-<id of the state directory>. Generations are leaves below it,
+// named <app>.<generation>. A Tree has no state of its own and may be used from
+// several goroutines.
+type Tree struct {
+	dir string
+}
+
+// Entry is one generation found in the tree.
+type Entry struct {
+	App        string
+	Generation uint64
+	Group      Group
+}
+
+// Dir is the absolute path of the tree's own directory.
+func (t *Tree) Dir() string { return t.dir }
+
+// New makes the group of one generation. An empty left-over of the same name is
+// removed first; one that still holds processes is ErrNotFresh.
+func (t *Tree) New(app string, generation uint64) (Group, error) {
+	name, err := leafName(app, generation)
+	if err != nil {
+		return nil, err
+	}
+	g := &v2Group{path: filepath.Join(t.dir, name)}
+	err = os.Mkdir(g.path, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		err = replaceLeftover(g)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make cgroup of %s generation %d: %w", app, generation, err)
+	}
+	return g, nil
+}
+
+func replaceLeftover(g *v2Group) error {
+	if err := g.Remove(); err != nil {
+		if errors.Is(err, ErrPopulated) {
+			return fmt.Errorf("%s: %w", g.path, ErrNotFresh)
+		}
+		return err
+	}
+	return os.Mkdir(g.path, 0o755)
+}
+
+// Open returns the group at a path that New made once, possibly by an earlier
+// run of usher that lived elsewhere in the hierarchy. The error of a group that
+// no longer exists, and so holds nothing, wraps fs.ErrNotExist.
+func (t *Tree) Open(path string) (Group, error) {
+	dir, leaf := filepath.Split(filepath.Clean(path))
+	_, _, ok := parseLeaf(leaf)
+	if !filepath.IsAbs(path) || !ok || filepath.Base(dir) != filepath.Base(t.dir) {
+		return nil, fmt.Errorf("open cgroup %q: not the path of a generation of this usher (want …/%s/<app>.<generation>)", path, filepath.Base(t.dir))
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return nil, fmt.Errorf("open cgroup %s: %w", path, err)
+	}
+	if st.Type != unix.CGROUP2_SUPER_MAGIC {
+		return nil, fmt.Errorf("open cgroup %s: the path is not on a cgroup v2 file system", path)
+	}
+	return &v2Group{path: filepath.Clean(path)}, nil
+}
+
+// List returns every generation that has a directory in the tree, populated or
+// not. Directories that New cannot have made are left out.
+func (t *Tree) List() ([]Entry, error) {
+	entries, err := os.ReadDir(t.dir)
+	if err != nil {
+		return nil, fmt.Errorf("list generations: %w", err)
+	}
+	var found []Entry
+	for _, e := range entries {
+		app, generation, ok := parseLeaf(e.Name())
+		if !ok || !e.IsDir() {
+			continue
+		}
+		g := &v2Group{path: filepath.Join(t.dir, e.Name())}
+		found = append(found, Entry{App: app, Generation: generation, Group: g})
+	}
+	return found, nil
+}
+
+// Remove removes the tree's own directory. It fails while generations have
+// theirs; after it, the tree must be discovered again.
+func (t *Tree) Remove() error {
+	if err := unix.Rmdir(t.dir); err != nil && !gone(err) {
+		return fmt.Errorf("remove cgroup tree %s: %w", t.dir, err)
+	}
+	return nil
+}
+
+// maxName is the longest name a directory of the hierarchy can have.
+const maxName = 255
+
+func leafName(app string, generation uint64) (string, error) {
+	name := app + "." + strconv.FormatUint(generation, 10)
+	switch {
+	case app == "" || strings.HasPrefix(app, ".") || strings.ContainsAny(app, "/\n\x00"):
+		return "", fmt.Errorf("make cgroup: app name %q cannot name a directory: it must not be empty, start with a dot or hold a slash or line break", app)
+	case len(name) > maxName:
+		return "", fmt.Errorf("make cgroup: app name of %d bytes is too long: use at most %d", len(app), maxName-21)
+	}
+	return name, nil
+}
+
+func parseLeaf(name string) (app string, generation uint64, ok bool) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot <= 0 {
+		return "", 0, false
+	}
+	generation, err := strconv.ParseUint(name[dot+1:], 10, 64)
+	if err != nil {
+		return "", 0, false
+	}
+	app = name[:dot]
+	canonical, err := leafName(app, generation)
+	return app, generation, err == nil && canonical == name
+}

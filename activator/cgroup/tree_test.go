@@ -1,0 +1,135 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func mustNew(t *testing.T, tree *Tree, app string, generation uint64) Group {
+	t.Helper()
+	g, err := tree.New(app, generation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = g.Kill()
+		waitEmpty(t, g)
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+func waitEmpty(t *testing.T, g Group) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := g.WaitEmpty(ctx); err != nil {
+		t.Errorf("group does not empty: %v", err)
+	}
+}
+
+func TestNewGroupIsFreshOrRefused(t *testing.T) {
+	tree := newTree(t)
+	g := mustNew(t, tree, "shop", 7)
+	if g.Level() != LevelCgroup || g.Path() != filepath.Join(tree.Dir(), "shop.7") {
+		t.Fatalf("got %s %s", g.Level(), g.Path())
+	}
+	// An empty left-over, here with a nested cgroup in it, is replaced.
+	if err := os.MkdirAll(filepath.Join(g.Path(), "a", "b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	again, err := tree.New("shop", 7)
+	if err != nil {
+		t.Fatalf("an empty left-over must be replaced: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(again.Path(), "a")); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the left-over's nested cgroup is still there: %v", err)
+	}
+	cmd := shell(t, again, "exec sleep 600")
+	if _, err := tree.New("shop", 7); !errors.Is(err, ErrNotFresh) {
+		t.Fatalf("a populated group must be refused, got %v", err)
+	}
+	if !alive(cmd.Process.Pid) {
+		t.Fatal("the refusal harmed the process in the group")
+	}
+}
+
+func TestKilledGroupTakesNoNewProcess(t *testing.T) {
+	g := mustNew(t, newTree(t), "shop", 1)
+	if err := g.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.FD(); !errors.Is(err, ErrNotFresh) {
+		t.Fatalf("got %v, want ErrNotFresh", err)
+	}
+}
+
+func TestListAndOpenFindGenerations(t *testing.T) {
+	tree := newTree(t)
+	mustNew(t, tree, "shop", 7)
+	mustNew(t, tree, "blog.example", 12)
+	for _, odd := range []string{"junk", "shop.", "shop.07", ".1"} {
+		dir := filepath.Join(tree.Dir(), odd)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Rmdir(dir) })
+	}
+	entries, err := tree.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]uint64{}
+	for _, e := range entries {
+		got[e.App] = e.Generation
+		opened, err := tree.Open(e.Group.Path())
+		if err != nil || opened.Path() != e.Group.Path() {
+			t.Errorf("open %s: %v", e.Group.Path(), err)
+		}
+	}
+	if len(entries) != 2 || got["shop"] != 7 || got["blog.example"] != 12 {
+		t.Fatalf("got %v", entries)
+	}
+}
+
+func TestOpenRefusesWhatIsNotAGeneration(t *testing.T) {
+	tree := newTree(t)
+	_, err := tree.Open(filepath.Join(tree.Dir(), "shop.1"))
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a group that is gone: got %v, want fs.ErrNotExist", err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), filepath.Base(tree.Dir()), "shop.1")
+	if err := os.MkdirAll(elsewhere, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{
+		"", "/", tree.Dir(), tree.Dir() + "/shop", tree.Dir() + "/../shop.1",
+		"usher/shop.1", filepath.Dir(tree.Dir()) + "/usher-other/shop.1", elsewhere,
+	} {
+		if _, err := tree.Open(path); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("open %q: got %v, want a refusal", path, err)
+		}
+	}
+}
+
+func TestAppNamesThatCannotBeDirectoriesAreRefused(t *testing.T) {
+	tree := &Tree{dir: t.TempDir()}
+	for _, app := range []string{"", "..", ".hidden", "a/b", "a\nb", "a\x00b", strings.Repeat("x", 255)} {
+		if _, err := tree.New(app, 1); err == nil {
+			t.Errorf("%q was taken", app)
+		}
+	}
+	entries, err := os.ReadDir(tree.dir)
+	if err != nil || len(entries) != 0 {
+		t.Fatalf("left %v, %v", entries, err)
+	}
+}

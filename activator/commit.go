@@ -1,0 +1,197 @@
+package activator
+
+import (
+	lc "github.com/usher-edge/usher/activator/lifecycle"
+	"github.com/usher-edge/usher/activator/store"
+)
+
+// update changes the durable record and keeps the mailbox's copy of it true.
+func (r *runner) update(ifVersion uint64, fn func(*store.App) error) error {
+	rec, err := r.act.commits.Update(r.name, ifVersion, fn)
+	if err != nil {
+		return err
+	}
+	r.record = rec
+	return nil
+}
+
+// coreRelease is what the core needs to know of a release.
+func (r *runner) coreRelease(rel store.Release) lc.Release {
+	out := lc.Release{
+		Rev: lc.Revision(rel.Revision), Hold: rel.DemandHold, External: rel.Kind == store.KindTarget,
+		Ran: rel.Ran, Own: rel.Cause == causeFallback, Canary: rel.Cause == causeCanary, Fallback: r.policy.Fallback,
+	}
+	p, err := decodeProcess(rel.Spec)
+	if err == nil && !out.External && (p.Hold || p.Listen == ListenFixed) {
+		out.Hold = true // a fixed port cannot be held by two
+	}
+	return out
+}
+
+// The causes that a release remembers beyond the lifecycle's own.
+const (
+	causeFallback = "fallback"
+	causeCanary   = "canary"
+	causeRollback = "rollback"
+	causeConfig   = "config"
+	causeDeploy   = "release"
+)
+
+// commitRelease makes rel the desired release: number, time and spec are filled
+// in inside the transaction.
+func (r *runner) commitRelease(ifVersion uint64, rel store.Release, also func(*store.App) error) (store.Release, error) {
+	err := r.update(ifVersion, func(a *store.App) error {
+		if also != nil {
+			if err := also(a); err != nil {
+				return err
+			}
+		}
+		rel.Revision = a.Desired + 1
+		rel.CreatedAt = r.act.now()
+		a.Releases = append(a.Releases, rel)
+		a.Desired = rel.Revision
+		return nil
+	})
+	return rel, err
+}
+
+func (r *runner) commitRan(rev lc.Revision) error {
+	return r.update(0, func(a *store.App) error {
+		if rel, ok := a.Release(uint64(rev)); ok {
+			rel.Ran = true
+		}
+		return nil
+	})
+}
+
+// commitReport: the transaction that reports a revision makes it good.
+func (r *runner) commitReport(rev lc.Revision) error {
+	return r.update(0, func(a *store.App) error {
+		a.Good, a.Reported = max(a.Good, uint64(rev)), max(a.Reported, uint64(rev))
+		delete(a.Failures, uint64(rev))
+		return nil
+	})
+}
+
+func (r *runner) commitLifted() error {
+	return r.update(0, func(a *store.App) error {
+		a.Failures, a.DownHeld = nil, false
+		return nil
+	})
+}
+
+// commitOutcome keeps what status tells, and the failure book.
+func (r *runner) commitOutcome(o store.Outcome, held bool) error {
+	down := r.state.DownHeld
+	return r.update(0, func(a *store.App) error {
+		a.Outcomes = append(a.Outcomes, o)
+		a.DownHeld = down
+		if o.Outcome == lc.Failed.String() || o.Outcome == lc.Down.String() || held {
+			f := a.Failures[o.Revision]
+			f.Count, f.Last, f.Reason, f.HeldDown = f.Count+1, o.At, o.Reason, f.HeldDown || held
+			if a.Failures == nil {
+				a.Failures = map[uint64]store.Failure{}
+			}
+			a.Failures[o.Revision] = f
+		}
+		if o.Outcome == lc.Done.String() || o.Cause == lc.CauseRestart.String() {
+			a.RestartsDone = a.Restarts
+		}
+		return nil
+	})
+}
+
+// putRun records how far a generation is.
+func (r *runner) putRun(gen lc.GenID, phase string) error {
+	g := r.gens[gen]
+	if g == nil {
+		return nil
+	}
+	g.run.Phase, g.run.UpdatedAt = phase, r.act.now()
+	return r.act.runs.Put(g.run)
+}
+
+// outcome ends the attempt for those who wait for it, and for the record.
+func (r *runner) outcome(e lc.Effect) {
+	g := r.gens[e.Gen]
+	o := store.Outcome{
+		Attempt: uint64(e.Gen), Revision: uint64(e.Rel.Rev), Generation: uint64(e.Gen),
+		Cause: e.Cause.String(), Mode: e.Mode.String(), Outcome: e.Outcome.String(),
+		Reason: e.Reason.String(), Executed: e.Executed, At: r.act.now(),
+	}
+	last := lastAttempt{}
+	if g != nil && e.Outcome != lc.Done {
+		o.Reason = reasonText(e.Reason, g)
+		last.exit = exitOf(g)
+		if e.Reason <= lc.ReasonUnhealthy {
+			last.tail = tail(g.run.LogPath, tailLines)
+		}
+	}
+	last.Outcome = o
+	r.last = last
+	r.warn("record an outcome", r.commitOutcome(o, e.Held))
+	r.note("outcome", e.Gen, o.Cause+" of revision "+itoa(int(o.Revision))+": "+o.Outcome+because(o.Reason))
+	r.finish(e, last)
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return " (" + why + ")"
+}
+
+// reasonText is the word of the reason and what is known beyond it.
+func reasonText(why lc.Reason, g *generation) string {
+	s := why.String()
+	switch {
+	case why == lc.ReasonUnhealthy && g.probe != "":
+		s = g.probe
+	case why == lc.ReasonExited:
+		s = "the process ended before it was healthy"
+		if x := exitOf(g); x != nil {
+			s += ": " + x.String()
+		}
+	case g.problem != "" && why >= lc.ReasonMismatch, why == lc.ReasonExecFailed && g.problem != "":
+		s += ": " + g.problem
+	}
+	return s
+}
+
+func exitOf(g *generation) *Exit {
+	if g.child == nil || !g.child.Exited() {
+		return nil
+	}
+	<-g.child.Done()
+	x := g.child.Exit()
+	return &x
+}
+
+// fallback commits the good build again, after a hold that failed.
+func (r *runner) fallback(e lc.Effect) {
+	good, ok := r.record.Release(uint64(e.Rel.Rev))
+	if !ok {
+		r.log.Error("no fallback: the good release is not in the history", "revision", uint64(e.Rel.Rev))
+		return
+	}
+	rel := *good
+	rel.Ran, rel.Cause = false, causeFallback
+	committed, err := r.commitRelease(0, rel, nil)
+	if err != nil {
+		r.warn("commit the fallback", err)
+		return
+	}
+	r.note("fallback", e.Gen, "committed the good build again as revision "+itoa(int(committed.Revision)))
+	r.answer(lc.Event{Kind: lc.Committed, Release: r.coreRelease(committed)})
+}
+
+// String is the wording of messages.
+func (x Exit) String() string {
+	switch {
+	case x.Unknown:
+		return "exit status unknown"
+	case x.Signal != "":
+		return "signal: " + x.Signal
+	}
+	return "exit status " + itoa(x.Code)
+}

@@ -1,0 +1,201 @@
+package activator
+
+import (
+	"time"
+
+	lc "github.com/usher-edge/usher/activator/lifecycle"
+	"github.com/usher-edge/usher/activator/store"
+)
+
+// execute carries out one effect. What is quick is done here and answered at
+// once; the rest runs beside the mailbox and answers with an event.
+func (r *runner) execute(e lc.Effect) {
+	switch e.Kind {
+	case lc.Verify:
+		r.verify(e)
+	case lc.Intent:
+		r.intend(e)
+	case lc.Prepare:
+		r.prepare(e)
+	case lc.RecordRan:
+		r.answer(r.result(lc.RanDone, e.Gen, r.commitRan(e.Rel.Rev)))
+	case lc.Go:
+		r.goByte(e)
+	case lc.Health:
+		r.health(e)
+	case lc.RecordSwitching:
+		r.answer(r.result(lc.SwitchingDone, e.Gen, r.putRun(e.Gen, store.PhaseSwitching)))
+	case lc.Switch:
+		r.swap(e)
+	case lc.RecordSwitched:
+		r.warn("record the switch", r.putRun(e.Gen, store.PhaseSwitched))
+	case lc.Report:
+		r.answer(r.result(lc.ReportDone, e.Gen, r.commitReport(e.Rel.Rev)))
+	case lc.Place:
+		r.act.front.Place(r.name, r.placement(e.Slot))
+		r.placed(e.Slot)
+	case lc.CloseStreams:
+		r.act.front.CloseStreams(r.name, uint64(e.Gen), 0)
+	case lc.Drain:
+		r.drain(e)
+	case lc.CutDrain:
+		r.hurry(e.Gen)
+	case lc.Stop:
+		r.stop(e)
+	case lc.TrySleep:
+		r.trySleep(e)
+	case lc.Forget:
+		r.forget(e.Gen)
+	case lc.Arm:
+		r.armed(e)
+	case lc.Disarm:
+		r.disarm(e.Timer)
+	case lc.RecordOutcome:
+		r.outcome(e)
+	case lc.CommitFallback:
+		r.fallback(e)
+	case lc.RecordLifted:
+		r.warn("clear the failure book", r.commitLifted())
+	case lc.Gone:
+		r.ended()
+	case lc.EffectNone:
+	}
+}
+
+// result turns the error of something that the box, not the build, is to blame
+// for into an answer.
+func (r *runner) result(k lc.EventKind, gen lc.GenID, err error) lc.Event {
+	if err == nil {
+		return lc.Event{Kind: k, Gen: gen}
+	}
+	r.blame(r.gens[gen], err)
+	return lc.Event{Kind: k, Gen: gen, Result: lc.Refused, Reason: lc.ReasonNotRecorded}
+}
+
+// blame keeps the words of an error for the outcome.
+func (r *runner) blame(g *generation, err error) {
+	if g == nil {
+		r.log.Error(err.Error())
+		return
+	}
+	g.problem = err.Error()
+	r.log.Error(err.Error(), "generation", g.run.Generation)
+}
+
+func (r *runner) warn(doing string, err error) {
+	if err != nil {
+		r.log.Error("cannot "+doing, "error", err)
+	}
+}
+
+// placement fills in what the core does not know: address and build.
+func (r *runner) placement(s lc.Slot) Placement {
+	p := Placement{State: s.State, Revision: uint64(s.Cache.Rev), CacheGen: cacheGen(s.Cache), RetryAfter: r.boot}
+	if s.Cache.Rev == 0 {
+		p.CacheGen = 0
+	}
+	if rel, ok := r.record.Release(uint64(s.Cache.Rev)); ok {
+		p.Build = rel.Build
+	}
+	if g := r.gens[s.Gen]; g != nil && s.State == lc.SlotServing {
+		p.Generation, p.Network, p.Address = g.run.Generation, g.run.Network, g.run.Address
+		p.Build = g.rel.Build
+	}
+	if s.State == lc.SlotDown {
+		p.Reason = r.downText(s)
+		p.RetryAfter = time.Until(r.retry)
+		if s.Level == 0 || p.RetryAfter <= 0 {
+			p.RetryAfter = downRetryAfter
+		}
+	}
+	return p
+}
+
+// downRetryAfter is what clients of an app are told that waits for its owner.
+const downRetryAfter = 30 * time.Second
+
+func (r *runner) downText(s lc.Slot) string {
+	if s.Reason == lc.ReasonUnproven {
+		for _, g := range []lc.Gen{r.state.Cur, r.state.Next, r.state.Old} {
+			if rg := r.gens[g.ID]; rg != nil && g.Stage == lc.Unproven {
+				return "stop unproven (pid " + itoa(rg.run.PID) + ")"
+			}
+		}
+	}
+	if why := r.last.Reason; why != "" {
+		return s.Reason.String() + ": " + why
+	}
+	return s.Reason.String()
+}
+
+// backoffs are the pauses after one, two, and three or more failures in a row.
+var backoffs = [...]time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
+
+const (
+	sweepEvery  = time.Second
+	hurriedTime = 5 * time.Second // what is left of a drain when a newer attempt waits
+)
+
+func (r *runner) armed(e lc.Effect) {
+	switch e.Timer {
+	case lc.TimerBackoff:
+		d := backoffs[min(max(int(e.Level), 1), len(backoffs))-1]
+		d += r.act.jitter(d / 10)
+		r.retry = r.act.now().Add(d)
+		r.arm(e.Timer, d, func() { r.step(lc.Event{Kind: lc.TimerFired, Timer: lc.TimerBackoff}) })
+	case lc.TimerSweep:
+		r.arm(e.Timer, sweepEvery, func() { r.step(lc.Event{Kind: lc.TimerFired, Timer: lc.TimerSweep}) })
+	case lc.TimerSettle:
+		r.arm(e.Timer, r.policy.Settle, func() { r.step(lc.Event{Kind: lc.TimerFired, Timer: lc.TimerSettle, Gen: e.Gen}) })
+	case lc.TimerIdle:
+		r.armIdle(r.policy.IdleTimeout)
+	case lc.TimerNone:
+	}
+}
+
+// armIdle looks at the edge when the app could have been idle long enough.
+func (r *runner) armIdle(d time.Duration) {
+	if r.policy.IdleTimeout <= 0 {
+		return
+	}
+	r.arm(lc.TimerIdle, d, func() {
+		if left := r.idleIn(); left > 0 {
+			r.armIdle(left)
+			return
+		}
+		r.step(lc.Event{Kind: lc.SleepAsked})
+	})
+}
+
+// idleIn is how long the app may still be idle before it sleeps.
+func (r *runner) idleIn() time.Duration {
+	a := r.act.front.Activity(r.name)
+	if a.InFlight > 0 || a.Parked > 0 {
+		return r.policy.IdleTimeout
+	}
+	since := a.Last
+	if g := r.gens[r.state.Cur.ID]; g != nil && g.startedAt.After(since) {
+		since = g.startedAt
+	}
+	return r.policy.IdleTimeout - r.act.now().Sub(since)
+}
+
+func (r *runner) trySleep(e lc.Effect) {
+	if r.act.front.TrySleep(r.name, uint64(e.Gen), r.placement(e.Slot)) {
+		r.answer(lc.Event{Kind: lc.SleepDone, Gen: e.Gen})
+		return
+	}
+	r.answer(lc.Event{Kind: lc.SleepDone, Gen: e.Gen, Result: lc.Refused})
+}
+
+// ended: a halted app has nothing left.
+func (r *runner) ended() {
+	r.disarmAll()
+	if isClosed(r.gone) {
+		return
+	}
+	close(r.gone)
+	if r.state.Halt == lc.HaltRemove {
+		r.act.forgetApp(r)
+	}
+}

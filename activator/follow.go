@@ -1,0 +1,160 @@
+package activator
+
+import (
+	"slices"
+
+	lc "github.com/usher-edge/usher/activator/lifecycle"
+)
+
+// open starts an operation of the app.
+func (r *runner) open(kind, requestID string) *operation {
+	o := &operation{Operation: Operation{
+		ID: newID(), App: r.name, Kind: kind, RequestID: requestID,
+		State: OpRunning, StartedAt: r.act.now(),
+	}}
+	r.ops = append(r.ops, o)
+	return o
+}
+
+// tell makes a change of o visible to those who follow it.
+func (r *runner) tell(o *operation, text string) {
+	r.act.ops.put(o.Operation)
+	r.act.operationEvent(o.Operation, text)
+}
+
+// concerns says whether an operation is about the attempt that runs or ran.
+func (o *operation) concerns(rel lc.Release, restart uint32, cause lc.Cause) bool {
+	switch o.Kind {
+	case KindDeploy, KindRollback:
+		return o.Revision == uint64(rel.Rev)
+	case KindRestart:
+		return cause != lc.CauseWake && restart >= o.restart
+	case KindWake:
+		return true
+	}
+	return false
+}
+
+// opStep notes a step on every operation that the attempt under way is about.
+func (r *runner) opStep(name, detail string) {
+	a := r.state.Attempt
+	g := r.state.Next
+	if g.ID != a.Gen {
+		g = r.state.Cur
+	}
+	if a.Gen == 0 {
+		return
+	}
+	for _, o := range r.ops {
+		if o.running() && o.ended == nil && o.concerns(g.Rel, g.Restart, a.Cause) {
+			o.Generation = uint64(a.Gen)
+			o.step(name, detail, r.act.now())
+			r.tell(o, name+": "+detail)
+		}
+	}
+}
+
+// placed notes the steps that a slot stored outside a switch means.
+func (r *runner) placed(s lc.Slot) {
+	switch s.State {
+	case lc.SlotHolding:
+		r.opStep(StepParked, "requests wait while the incumbent stops")
+	case lc.SlotServing:
+		r.undrain(s.Gen)
+	}
+}
+
+// finish ends the operations that the attempt was about.
+func (r *runner) finish(e lc.Effect, last lastAttempt) {
+	for _, o := range r.ops {
+		if !o.running() || o.ended != nil || !o.concerns(e.Rel, e.Restart, e.Cause) {
+			continue
+		}
+		if e.Reason == lc.ReasonSuperseded && (o.Revision == 0 || o.Revision == uint64(r.state.Desired.Rev)) {
+			continue // the next attempt is about it too
+		}
+		o.Outcome, o.Generation = e.Outcome.String(), uint64(e.Gen)
+		o.Exit, o.LogTail = last.exit, last.tail
+		st := stateOf(e)
+		if st == OpDone {
+			if e.Mode == lc.Hold {
+				o.step(StepReleased, "parked requests go on", r.act.now())
+			}
+			o.Draining = r.state.Old.ID != 0
+		}
+		o.end(st, last.Reason, r.act.now())
+		r.tell(o, o.Kind+": "+string(st)+because(last.Reason))
+	}
+}
+
+func stateOf(e lc.Effect) OpState {
+	switch e.Outcome {
+	case lc.Done:
+		if e.Reason == lc.ReasonNotReported {
+			return OpAbandoned // it serves, but nobody may be told so yet
+		}
+		return OpDone
+	case lc.Failed:
+		return OpFailed
+	case lc.Down:
+		return OpDown
+	}
+	if e.Reason == lc.ReasonSuperseded {
+		return OpSuperseded
+	}
+	return OpAbandoned
+}
+
+// retired: a generation is proven gone.
+func (r *runner) retired(gen lc.GenID) {
+	for _, o := range r.ops {
+		switch {
+		case o.Draining && o.Generation != uint64(gen) && r.state.Old.ID == 0:
+			o.Draining = false
+			o.step(StepRetired, "generation "+itoa(int(gen))+" is gone", r.act.now())
+			r.tell(o, StepRetired)
+		case o.running() && o.ended == nil && r.state.Attempt.Stopped && gen != r.state.Attempt.Gen:
+			o.step(StepStopped, "generation "+itoa(int(gen))+" is proven gone", r.act.now())
+			r.tell(o, StepStopped)
+		}
+	}
+}
+
+// settleOps ends the operations that the state itself answers, and forgets those
+// about which nothing more can be said.
+func (r *runner) settleOps() {
+	now := r.act.now()
+	for _, o := range r.ops {
+		if !o.running() {
+			continue
+		}
+		switch {
+		case o.ended != nil && o.ended(&r.state):
+			o.end(OpDone, "", now)
+			r.tell(o, o.Kind+": done")
+		case o.ended == nil && o.Revision != 0 && o.Revision < uint64(r.state.Desired.Rev) && o.Revision != uint64(r.attempted()):
+			o.end(OpSuperseded, "a newer release replaced it", now)
+			r.tell(o, o.Kind+": superseded")
+		case o.ended == nil && r.state.Paused && r.state.Attempt.Gen == 0:
+			o.end(OpCommitted, "committed, not started: the app is paused", now)
+			r.tell(o, o.Kind+": committed, not started: the app is paused")
+		}
+	}
+	r.ops = slices.DeleteFunc(r.ops, func(o *operation) bool { return !o.running() && !o.Draining })
+}
+
+// attempted is the revision of the attempt under way.
+func (r *runner) attempted() lc.Revision {
+	switch a := r.state.Attempt; {
+	case a.Gen == 0:
+		return 0
+	case r.state.Next.ID == a.Gen:
+		return r.state.Next.Rel.Rev
+	}
+	return r.state.Cur.Rel.Rev
+}
+
+// drop forgets an operation that was refused before it changed anything.
+func (r *runner) drop(o *operation) {
+	r.ops = slices.DeleteFunc(r.ops, func(x *operation) bool { return x == o })
+}

@@ -1,0 +1,196 @@
+package activator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/usher-edge/usher/activator/artifact"
+	"github.com/usher-edge/usher/activator/lifecycle"
+	"github.com/usher-edge/usher/activator/process"
+	"github.com/usher-edge/usher/activator/store"
+)
+
+// generation is the runner's side of one generation. Its fields are written in
+// the mailbox before the goroutine that reads them is started.
+type generation struct {
+	run      store.Run
+	rel      store.Release
+	proc     Process
+	external bool
+	port     int
+
+	waiting Waiting
+	child   Child
+
+	ctx    context.Context // ends when the generation is to be stopped
+	cancel context.CancelFunc
+	busy   chan struct{} // closed when the operation under way has ended
+	cut    chan struct{} // closed when its drain must hurry
+	drain  int           // counts drains: the answer of an older one is dropped
+
+	startedAt time.Time
+	drainFrom time.Time
+	probe     string // what the last health check said
+	problem   string // why it could not be started, for people
+}
+
+func closedChan() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+// newGeneration makes the record of a generation that is about to be started.
+func (r *runner) newGeneration(e lifecycle.Effect) (*generation, error) {
+	rel, ok := r.record.Release(uint64(e.Rel.Rev))
+	if !ok {
+		return nil, fmt.Errorf("revision %d is not in the history any more", e.Rel.Rev)
+	}
+	proc, err := decodeProcess(rel.Spec)
+	if err != nil {
+		return nil, err
+	}
+	g := &generation{rel: *rel, proc: proc, external: rel.Kind == store.KindTarget, busy: closedChan(), cut: make(chan struct{})}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.run = store.Run{
+		Generation: uint64(e.Gen), App: r.name, Revision: uint64(e.Rel.Rev), Build: rel.Build,
+		Mode: e.Mode.String(), AttemptID: uint64(e.Gen), BootID: r.act.bootID,
+	}
+	r.gens[e.Gen] = g
+	return g, nil
+}
+
+// address chooses where the generation listens.
+func (r *runner) address(g *generation) error {
+	switch {
+	case g.external:
+		g.run.Network, g.run.Address = splitTarget(g.rel.Target)
+	case g.proc.Listen == ListenSocket:
+		g.run.Network = "unix"
+		g.run.Address = filepath.Join(r.act.socketDir(g.run.Generation), "app.sock")
+	case g.proc.Listen == ListenFixed:
+		g.run.Network, g.run.Address = "tcp", "127.0.0.1:"+strconv.Itoa(g.proc.Port)
+	default:
+		port, err := r.act.ports.Take(r.act.now())
+		if err != nil {
+			return err
+		}
+		g.port = port
+		g.run.Network, g.run.Address = "tcp", "127.0.0.1:"+strconv.Itoa(port)
+	}
+	return nil
+}
+
+// plan puts together what Backend.Prepare needs.
+func (r *runner) plan(g *generation) (Plan, error) {
+	b, err := r.act.depot.Lookup(g.rel.Digest)
+	if err != nil {
+		return Plan{}, fmt.Errorf("find build %s: %w", g.rel.Build, err)
+	}
+	p := Plan{
+		App: r.name, Generation: g.run.Generation, Dir: b.Dir,
+		User: g.proc.User, Group: g.proc.Group, LogPath: g.run.LogPath,
+	}
+	if g.run.Network == "unix" {
+		p.SocketDir = filepath.Dir(g.run.Address)
+	}
+	p.Path, p.Args, err = command(b, g.proc.Command)
+	if err != nil {
+		return Plan{}, err
+	}
+	p.Env = r.environment(g)
+	return p, nil
+}
+
+// command says what to execute: the artifact itself, or the command with the
+// build directory as its working directory.
+func command(b artifact.Build, cmd []string) (path string, args []string, err error) {
+	if len(cmd) == 0 {
+		if b.Exec == "" {
+			return "", nil, errors.New("the artifact is a directory and the app has no command: set command in the config file")
+		}
+		return b.Exec, []string{b.Exec}, nil
+	}
+	path = cmd[0]
+	switch {
+	case filepath.IsAbs(path):
+	case filepath.Base(path) == path: // a bare name is looked up as a shell would
+		if path, err = lookPath(path); err != nil {
+			return "", nil, err
+		}
+	case b.Kind == artifact.File: // "./hello" of a single file, whatever it was called when it was staged
+		path = b.Path
+	default:
+		path = filepath.Join(b.Dir, path)
+	}
+	return path, cmd, nil
+}
+
+// appPath is the PATH of every app.
+const appPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+func lookPath(name string) (string, error) {
+	for _, dir := range filepath.SplitList(appPath) {
+		p := filepath.Join(dir, name)
+		if fi, err := os.Stat(p); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("command %q is not in %s: give its full path, or ./%s for a file of the build", name, appPath, name)
+}
+
+// environment is all that an app sees; nothing of usher's own is inherited.
+func (r *runner) environment(g *generation) []string {
+	env := map[string]string{
+		"PATH": appPath, "HOME": "/", "LANG": "C.UTF-8", "TZ": r.act.timezone,
+		"USHER_APP": r.name, "USHER_GENERATION": strconv.FormatUint(g.run.Generation, 10), "USHER_BUILD": g.rel.Build,
+	}
+	if _, _, home, err := process.LookupUser(g.proc.User); g.proc.User != "" && err == nil && home != "" {
+		env["HOME"] = home
+	}
+	if g.run.Network == "unix" {
+		env["SOCKET"] = g.run.Address
+	} else {
+		env["PORT"] = g.run.Address[len("127.0.0.1:"):]
+	}
+	for k, v := range g.proc.Env {
+		env[k] = v
+	}
+	out := make([]string, 0, len(env))
+	for k, v := range env {
+		out = append(out, k+"="+v)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// beside runs f beside the mailbox, after the generation's earlier operation,
+// and posts the event that it returns.
+func (r *runner) beside(g *generation, f func(ctx context.Context) lifecycle.Event) {
+	before := g.busy
+	done := make(chan struct{})
+	g.busy = done
+	r.act.wg.Add(1)
+	go func() {
+		defer r.act.wg.Done()
+		<-before
+		e := f(g.ctx)
+		close(done)
+		r.event(e)
+	}()
+}
+
+// splitTarget reads "host:port" or "unix:/path".
+func splitTarget(t string) (network, address string) {
+	const unix = "unix:"
+	if len(t) > len(unix) && t[:len(unix)] == unix {
+		return "unix", t[len(unix):]
+	}
+	return "tcp", t
+}

@@ -1,0 +1,113 @@
+package activator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/usher-edge/usher/activator/store"
+)
+
+// The pace of health checks: the first try at once, then growing pauses. One
+// try may take long (an app that compiles on its first request), so it has a
+// generous bound of its own.
+const (
+	firstPause = 10 * time.Millisecond
+	lastPause  = 250 * time.Millisecond
+	oneTry     = 10 * time.Second
+)
+
+type probeTarget struct{ network, address string }
+
+// probeResult says how a health check ended.
+type probeResult struct {
+	ok, exited bool
+	status     int
+	text       string // what the last try said, for people
+}
+
+// check asks for h.Path at the address until the answer is below 500, exited is
+// closed, h.Timeout has passed or ctx ends. Redirects are not followed.
+func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{}) probeResult {
+	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
+	defer cancel()
+	client := probeClient(t)
+	defer client.CloseIdleConnections()
+	res := probeResult{text: "no answer"}
+	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {
+		tried := make(chan probeResult, 1)
+		go func() { tried <- try(ctx, client, h) }() // ends with ctx
+		select {
+		case res = <-tried:
+		case <-exited:
+			cancel()
+			<-tried
+			return probeResult{exited: true, text: "it exited"}
+		}
+		if res.ok {
+			return res
+		}
+		select {
+		case <-time.After(pause):
+		case <-exited:
+			return probeResult{exited: true, text: "it exited; last health check: " + res.text}
+		case <-ctx.Done():
+			res.text = fmt.Sprintf("not healthy within %v; last health check: %s", h.Timeout, res.text)
+			return res
+		}
+	}
+}
+
+func probeClient(t probeTarget) *http.Client {
+	var d net.Dialer
+	return &http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives:  true,
+			DisableCompression: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return d.DialContext(ctx, t.network, t.address)
+			},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// try is one request.
+func try(ctx context.Context, client *http.Client, h Health) probeResult {
+	ctx, cancel := context.WithTimeout(ctx, oneTry)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://app.invalid"+h.Path, nil)
+	if err != nil {
+		return probeResult{text: err.Error()}
+	}
+	req.Host = h.Host
+	req.Header.Set("User-Agent", "usher-health")
+	for k, v := range h.Headers {
+		req.Header.Set(k, v)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return probeResult{text: err.Error()}
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // only the status matters
+	text := fmt.Sprintf("GET %s answered %d", h.Path, resp.StatusCode)
+	if l := resp.Header.Get("Location"); l != "" {
+		text += " to " + l
+	}
+	return probeResult{ok: resp.StatusCode < http.StatusInternalServerError, status: resp.StatusCode, text: text}
+}
+
+// answers is the one connect that an adopted generation must accept.
+func answers(run store.Run) bool {
+	const patience = 2 * time.Second
+	c, err := net.DialTimeout(run.Network, run.Address, patience)
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
+}

@@ -1,0 +1,109 @@
+package activator
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	tailLines   = 20
+	tailBytes   = 64 << 10
+	keptLogs    = 5        // generations whose output is kept, per app
+	logLimit    = 16 << 20 // bytes of one generation's output
+	logKept     = 1 << 20  // what is kept beside a log that was cut
+	logSuffix   = ".log"
+	olderSuffix = ".log.older"
+)
+
+func (a *Activator) logDir(app string) string { return filepath.Join(a.stateDir, "logs", app) }
+
+func (a *Activator) logPath(app string, gen uint64) string {
+	return filepath.Join(a.logDir(app), strconv.FormatUint(gen, 10)+logSuffix)
+}
+
+func (a *Activator) makeLogDir(app string) error { return os.MkdirAll(a.logDir(app), 0o700) }
+
+// tail returns the last n lines of a file; what cannot be read has none.
+func tail(path string, n int) []string {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	from := max(fi.Size()-tailBytes, 0)
+	b, err := io.ReadAll(io.NewSectionReader(f, from, fi.Size()-from))
+	if err != nil {
+		return nil
+	}
+	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	if from > 0 && len(lines) > 1 {
+		lines = lines[1:] // the first one is cut
+	}
+	if len(lines) == 1 && lines[0] == "" {
+		return nil
+	}
+	return lines[max(len(lines)-n, 0):]
+}
+
+// generationsWithLogs returns the numbers of an app's logs, oldest first.
+func (a *Activator) generationsWithLogs(app string) []uint64 {
+	entries, err := os.ReadDir(a.logDir(app))
+	if err != nil {
+		return nil
+	}
+	var out []uint64
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), logSuffix)
+		if n, err := strconv.ParseUint(name, 10, 64); ok && err == nil {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// pruneLogs removes the output of all but the last generations.
+func (a *Activator) pruneLogs(app string) {
+	all := a.generationsWithLogs(app)
+	for _, n := range all[:max(len(all)-keptLogs, 0)] {
+		for _, suffix := range []string{logSuffix, olderSuffix} {
+			err := os.Remove(filepath.Join(a.logDir(app), strconv.FormatUint(n, 10)+suffix))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				a.log.Warn("cannot remove an old log", "error", err)
+			}
+		}
+	}
+}
+
+// boundLog cuts a log that has grown too long. The app appends, so it goes on at
+// the new end; what it writes in between may be lost.
+func boundLog(path string) error {
+	fi, err := os.Stat(path)
+	if err != nil || fi.Size() <= logLimit {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var kept bytes.Buffer
+	if _, err := io.Copy(&kept, io.NewSectionReader(f, fi.Size()-logKept, logKept)); err != nil {
+		return err
+	}
+	older := strings.TrimSuffix(path, logSuffix) + olderSuffix
+	if err := os.WriteFile(older, kept.Bytes(), 0o600); err != nil {
+		return err
+	}
+	return f.Truncate(0)
+}

@@ -1,0 +1,164 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/usher-edge/usher/activator/cgroup"
+)
+
+// orphan starts l from a parent that ends, as after a kill -9 of usher: the
+// process is nobody's child of ours and waits for its adoption.
+func orphanOf(t *testing.T, g *ground, l *Launch) Identity {
+	t.Helper()
+	g.group(t, l)
+	cmd := exec.Command("/bin/sh", "-c", "setsid sh -c 'echo $$ > "+l.Dir+"/pid; exec sleep 600' &")
+	cmd.Env = l.Env
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	dir, err := l.Group.FD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir != nil {
+		defer dir.Close()
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
+	}
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	pid := pidFrom(t, l.Dir+"/pid")
+	id, err := identify(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id.Cgroup = l.Group.Path()
+	if b, ok := l.Group.(cgroup.Binder); ok {
+		if err := b.Bind(pid, id.StartTime); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return id
+}
+
+// X02, the part about identity: what was started before is found again.
+func TestAdoptedProcessIsWatchedAndStopped(t *testing.T) {
+	onEachGround(t, func(t *testing.T, g *ground) {
+		l := script(t, "")
+		id := orphanOf(t, g, &l)
+		group := cgroup.Group(cgroup.OpenSession(id.PID, id.StartTime, l.Env[1:]))
+		if g.tree != nil {
+			var err error
+			if group, err = g.tree.Open(id.Cgroup); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := Adopt(id, l.Generation, group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !p.Adopted() || p.Exited() || p.Identity() != id {
+			t.Fatalf("adopted %v, exited %v, identity %+v", p.Adopted(), p.Exited(), p.Identity())
+		}
+		r := mustStop(t, p, group, 0)
+		if r.Exit.Known || r.Exit.Time.IsZero() || !strings.Contains(r.Exit.String(), "unknown") {
+			t.Errorf("exit of an adopted process: %+v", r.Exit)
+		}
+		if alive(id.PID) {
+			t.Error("still alive")
+		}
+		if _, err := Adopt(id, l.Generation, group); !errors.Is(err, ErrNotOurs) {
+			t.Errorf("adopting the dead: %v", err)
+		}
+	})
+}
+
+func TestExitOfAnAdoptedProcessIsSeen(t *testing.T) {
+	onEachGround(t, func(t *testing.T, g *ground) {
+		l := script(t, "")
+		id := orphanOf(t, g, &l)
+		p, err := Adopt(id, l.Generation, l.Group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Kill(id.PID, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		waitExit(t, p)
+		mustStop(t, p, l.Group, 0)
+	})
+}
+
+// X01: the recorded pid belongs to an innocent process by now.
+func TestRecycledPIDIsNeverAdoptedNorSignalled(t *testing.T) {
+	onEachGround(t, func(t *testing.T, g *ground) {
+		l := script(t, "exec sleep 600")
+		p := mustStart(t, g, &l)
+		good := p.Identity()
+		victim := innocent(t)
+		victimStart, err := StartTime(victim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		free := 0
+		for pid := 1 << 22; free == 0; pid-- {
+			if unix.Kill(pid, 0) == unix.ESRCH {
+				free = pid
+			}
+		}
+		tests := map[string]Identity{
+			"another process's pid":           {PID: victim, StartTime: good.StartTime, BootID: good.BootID, Cgroup: good.Cgroup},
+			"another process altogether":      {PID: victim, StartTime: victimStart, BootID: good.BootID, Cgroup: good.Cgroup},
+			"right pid, other start":          {PID: good.PID, StartTime: good.StartTime - 1, BootID: good.BootID, Cgroup: good.Cgroup},
+			"right pid and start, other boot": {PID: good.PID, StartTime: good.StartTime, BootID: "00000000-0000-0000-0000-000000000000", Cgroup: good.Cgroup},
+			"nobody's pid":                    {PID: free, StartTime: good.StartTime, BootID: good.BootID, Cgroup: good.Cgroup},
+			"our own":                         {PID: os.Getpid(), StartTime: good.StartTime, BootID: good.BootID, Cgroup: good.Cgroup},
+		}
+		for name, id := range tests {
+			adopted, err := Adopt(id, l.Generation, l.Group)
+			if !errors.Is(err, ErrNotOurs) {
+				t.Errorf("%s: got %v", name, err)
+			}
+			if adopted != nil {
+				_ = adopted.Close()
+			}
+		}
+		if g.tree == nil {
+			if _, err := Adopt(good, l.Generation+1, l.Group); !errors.Is(err, ErrNotOurs) {
+				t.Errorf("another generation: got %v", err)
+			}
+		}
+		if _, err := Adopt(Identity{}, 1, l.Group); err == nil {
+			t.Error("no identity at all was adopted")
+		}
+		// Stopping the generation does not touch the innocent one.
+		mustStop(t, p, l.Group, 0)
+		if !alive(victim) {
+			t.Error("the innocent process was killed")
+		}
+	})
+}
+
+func TestThreadIsNoProcess(t *testing.T) {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		tid := 0
+		for _, c := range task.Name() {
+			tid = 10*tid + int(c-'0')
+		}
+		if tid == os.Getpid() {
+			continue
+		}
+		if _, err := Adopt(Identity{PID: tid}, 1, cgroup.NewSession(nil)); !errors.Is(err, ErrNotOurs) {
+			t.Errorf("thread %d: %v", tid, err)
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/usher-edge/usher/activator/cgroup"
+)
+
+// TestMain lets the test binary be three things: the child side of a start, an
+// app, and the tests.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case ExecVerb:
+			ExecMain(os.Args[2:])
+		case "app":
+			os.Exit(runApp(os.Args[2:]))
+		case "parent":
+			os.Exit(runParent(os.Args[2:]))
+		case "reaper":
+			os.Exit(runReaper())
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// runApp is the app under test: `app MODE…`.
+func runApp(args []string) int {
+	switch args[0] {
+	case "exit":
+		code, _ := strconv.Atoi(args[1])
+		return code
+	case "ignore_term":
+		signal.Ignore(syscall.SIGTERM)
+		fmt.Println("ready")
+	case "listen":
+		l, err := net.Listen("tcp", args[1])
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println("listening", l.Addr())
+	case "listen_unix":
+		if _, err := net.Listen("unix", args[1]); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println("listening")
+	case "facts":
+		printFacts()
+		return 0
+	}
+	select {}
+}
+
+// printFacts prints what the app was given.
+func printFacts() {
+	umask := unix.Umask(0)
+	cwd, _ := os.Getwd()
+	groups, _ := os.Getgroups()
+	sid, _ := unix.Getsid(0)
+	var nofile unix.Rlimit
+	// Not the runtime's own view: it raises the soft limit at start.
+	status, _ := os.ReadFile("/proc/self/status")
+	_ = unix.Getrlimit(unix.RLIMIT_CORE, &nofile)
+	fmt.Printf("args=%q\nenv=%q\n", os.Args, os.Environ())
+	fmt.Printf("uid=%d gid=%d groups=%v umask=%04o cwd=%s core=%d/%d leader=%v\n", os.Getuid(), os.Getgid(), groups, umask, cwd, nofile.Cur, nofile.Max, sid == os.Getpid())
+	for line := range strings.Lines(string(status)) {
+		for _, key := range []string{"SigBlk", "SigIgn", "NoNewPrivs", "CapAmb"} {
+			if strings.HasPrefix(line, key+":") {
+				fmt.Print(line)
+			}
+		}
+	}
+}
+
+// runParent prepares a start that it never finishes: `parent DIR`. It is killed.
+func runParent(args []string) int {
+	l := Launch{App: "orphan", Generation: 1, Dir: args[0], Path: "/bin/sh", Group: cgroup.NewSession(nil), Args: []string{"sh", "-c", "echo ran > " + args[0] + "/ran; sleep 600"}}
+	p, err := Prepare(context.Background(), l)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println(p.Identity().PID)
+	select {}
+}
+
+// ground is one way to hold a process tree; every test of behaviour runs on
+// both.
+type ground struct {
+	level string
+	tree  *cgroup.Tree
+	next  uint64
+}
+
+// onEachGround runs the test with cgroups, where there are any, and with
+// sessions, and checks after each that nothing was left behind.
+func onEachGround(t *testing.T, test func(t *testing.T, g *ground)) {
+	t.Run(cgroup.LevelCgroup, func(t *testing.T) {
+		checkLeaks(t)
+		tree, err := cgroup.Discover(cgroup.Options{StateDir: t.TempDir()})
+		if errors.Is(err, cgroup.ErrUnavailable) {
+			t.Skipf("needs a writable cgroup v2 tree: %v", err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := tree.Remove(); err != nil {
+				t.Errorf("the test left cgroups behind: %v", err)
+			}
+		})
+		test(t, &ground{level: cgroup.LevelCgroup, tree: tree})
+	})
+	t.Run(cgroup.LevelSession, func(t *testing.T) {
+		checkLeaks(t)
+		test(t, &ground{level: cgroup.LevelSession})
+	})
+}
+
+// group makes the group of the next generation of l and puts both into l.
+func (g *ground) group(t *testing.T, l *Launch) {
+	t.Helper()
+	g.next++
+	l.Generation = g.next
+	// The test's directory makes the marks unique on the box.
+	mark := "USHER_TEST=" + filepath.Base(t.TempDir()) + t.Name()
+	marks := []string{GenerationVariable + "=" + strconv.FormatUint(l.Generation, 10), mark}
+	l.Env = append(l.Env, marks...)
+	if g.tree == nil {
+		l.Group = cgroup.NewSession(marks)
+		return
+	}
+	group, err := g.tree.New("test", l.Generation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Group = group
+	t.Cleanup(func() {
+		if err := group.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// app is a Launch of this test binary in a mode of runApp.
+func app(t *testing.T, mode ...string) Launch {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Launch{App: "test", Dir: t.TempDir(), Path: self, Args: append([]string{"test-app", "app"}, mode...), LogPath: filepath.Join(t.TempDir(), "log")}
+}
+
+// script is a Launch of a shell script.
+func script(t *testing.T, text string) Launch {
+	t.Helper()
+	return Launch{App: "test", Dir: t.TempDir(), Path: "/bin/sh", Args: []string{"sh", "-c", text}, Env: []string{"PATH=" + os.Getenv("PATH")}, LogPath: filepath.Join(t.TempDir(), "log")}
+}
+
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func mustPrepare(t *testing.T, l Launch) *Pending {
+	t.Helper()
+	p, err := Prepare(soon(t), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// mustStart starts the launch in a group of its own and ends it with the test.
+func mustStart(t *testing.T, g *ground, l *Launch) *Process {
+	t.Helper()
+	g.group(t, l)
+	p, err := mustPrepare(t, *l).Go(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mustStop(t, p, l.Group, 0) })
+	return p
+}
+
+func mustStop(t *testing.T, p *Process, group cgroup.Group, grace time.Duration) StopReport {
+	t.Helper()
+	r := Stop(soon(t), p, group, grace)
+	if !r.Empty || r.Err != nil {
+		t.Errorf("stop: %+v", r)
+	}
+	return r
+}
+
+// eventually polls cond until it holds; it fails the test after 20 s.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+func waitExit(t *testing.T, p *Process) ExitStatus {
+	t.Helper()
+	select {
+	case <-p.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("did not exit within 20 s")
+	}
+	return p.Exit()
+}
+
+// output waits until the log of l holds text and returns the log.
+func output(t *testing.T, l Launch, text string) string {
+	t.Helper()
+	var log string
+	eventually(t, fmt.Sprintf("%q in the log", text), func() bool {
+		raw, _ := os.ReadFile(l.LogPath)
+		log = string(raw)
+		return strings.Contains(log, text)
+	})
+	return log
+}
+
+func pidFrom(t *testing.T, file string) int {
+	t.Helper()
+	var pid int
+	eventually(t, "a pid in "+file, func() bool {
+		raw, _ := os.ReadFile(file)
+		var err error
+		pid, err = strconv.Atoi(strings.TrimSpace(string(raw)))
+		return err == nil
+	})
+	return pid
+}
+
+func alive(pid int) bool {
+	st, err := cgroup.ReadStat(pid)
+	return err == nil && !st.Dead
+}
+
+// innocent starts a process that is none of usher's.
+func innocent(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+// checkLeaks compares descriptors and children before and after the test.
+func checkLeaks(t *testing.T) {
+	t.Helper()
+	// The runtime's poller opens descriptors at its first use.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	w.Close()
+	before := openFiles(t)
+	t.Cleanup(func() {
+		if left := cgroup.Children(os.Getpid()); len(left) != 0 {
+			t.Errorf("children left behind: %+v", left)
+		}
+		// Watchers close their descriptor a moment after they said Done.
+		eventually(t, fmt.Sprintf("descriptors back to %v", before), func() bool { return len(openFiles(t)) <= len(before) })
+	})
+}
+
+func openFiles(t *testing.T) []string {
+	t.Helper()
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// copySelf puts a copy of this test binary into dir, as a build would be staged.
+func copySelf(t *testing.T, dir, name string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), raw, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,178 @@
+package activator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	lc "github.com/usher-edge/usher/activator/lifecycle"
+	"github.com/usher-edge/usher/activator/store"
+)
+
+// orphanPolicy is for apps that no file describes any more.
+var orphanPolicy = Policy{
+	DrainTimeout: 30 * time.Second, HoldDrain: 5 * time.Second, CloseSpread: 5 * time.Second, StopTimeout: 10 * time.Second,
+}
+
+// load reads the durable record.
+func (r *runner) load() error {
+	rec, err := r.act.commits.Get(r.name)
+	if errors.Is(err, store.ErrNotFound) {
+		rec, err = store.App{Name: r.name}, nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the record of app %s: %w", r.name, err)
+	}
+	r.record = rec
+	if n := len(rec.Outcomes); n > 0 {
+		r.last = lastAttempt{Outcome: rec.Outcomes[n-1]}
+	}
+	return nil
+}
+
+// recover takes over what runs and places the app. It runs in the mailbox, once.
+func (r *runner) recover() {
+	r.act.mu.Lock()
+	runs := r.act.found[r.name]
+	delete(r.act.found, r.name)
+	r.act.mu.Unlock()
+	const atOnce = 3 // generations that can exist of one app
+	if extra := len(runs) - atOnce; extra > 0 {
+		r.endExtra(runs[:extra])
+		runs = runs[extra:]
+	}
+	if r.fresh == 0 {
+		r.warn("reserve a generation number", r.reserve())
+	}
+	durable := r.durable()
+	var found []lc.Found
+	for _, run := range runs {
+		f := r.adopt(run)
+		if _, known := r.record.Release(run.Revision); !known {
+			durable.Reported = max(durable.Reported, f.Rel.Rev) // its record is lost; it serves on all the same
+		}
+		found = append(found, f)
+	}
+	before := lc.State{}
+	next, effects := lc.Recover(durable, found, r.fresh)
+	if next.Cur.Rel.External && next.Cur.ID == r.fresh {
+		r.placeExternal(next.Cur)
+	}
+	r.apply(before, next, &effects)
+	for len(r.local) > 0 {
+		e := r.local[0]
+		r.local = r.local[1:]
+		r.one(e)
+	}
+}
+
+// durable turns the record into the core's state.
+func (r *runner) durable() lc.State {
+	rec := &r.record
+	s := lc.State{
+		Reported: lc.Revision(rec.Reported), Restarts: uint32(rec.Restarts), DownHeld: rec.DownHeld,
+		Paused: rec.Paused, Maintenance: rec.Maintenance,
+	}
+	if rel, ok := rec.Release(rec.Desired); ok {
+		s.Desired = r.coreRelease(*rel)
+	}
+	if rel, ok := rec.Release(rec.Good); ok {
+		s.Good = r.coreRelease(*rel)
+	}
+	if rec.Failures[rec.Desired].HeldDown {
+		s.Held = s.Desired.Rev
+	}
+	return s
+}
+
+// adopt finds the process of a runtime record and says what the core must know.
+func (r *runner) adopt(run store.Run) lc.Found {
+	g := &generation{run: run, busy: closedChan(), cut: make(chan struct{})}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	f := lc.Found{
+		ID: lc.GenID(run.Generation), Rel: lc.Release{Rev: lc.Revision(run.Revision), Ran: true},
+		Restart: uint32(r.record.RestartsDone), Stage: stageOf(run.Phase),
+	}
+	if rel, ok := r.record.Release(run.Revision); ok {
+		g.rel = *rel
+		f.Rel = r.coreRelease(*rel)
+		g.external = rel.Kind == store.KindTarget
+		if p, err := decodeProcess(rel.Spec); err == nil {
+			g.proc = p
+		}
+	} else {
+		g.rel = store.Release{Revision: run.Revision, Build: run.Build}
+	}
+	r.gens[f.ID] = g
+	g.startedAt = run.UpdatedAt
+	if g.external {
+		return f // nothing of it is ours to find; the core places what is good
+	}
+	r.adoptChild(g, &f)
+	return f
+}
+
+func (r *runner) adoptChild(g *generation, f *lc.Found) {
+	child, err := r.act.backend.Adopt(g.run)
+	if err != nil {
+		r.log.Warn("cannot adopt a process; what is left of it is stopped", "generation", g.run.Generation, "pid", g.run.PID, "error", err)
+		return
+	}
+	g.child = child
+	f.Alive = !child.Exited() && g.run.Healthy != nil && answers(g.run)
+	if f.Alive {
+		r.note("recovery", f.ID, fmt.Sprintf("adopted pid %d", g.run.PID))
+		r.watch(f.ID, g)
+		return
+	}
+	r.note("recovery", f.ID, fmt.Sprintf("pid %d is not there to be adopted (%s)", g.run.PID, g.run.Phase))
+}
+
+// stageOf is where a recorded generation stood.
+func stageOf(phase string) lc.Stage {
+	switch phase {
+	case store.PhaseSwitching:
+		return lc.Switching
+	case store.PhaseSwitched:
+		return lc.Serving
+	case store.PhaseRetiring:
+		return lc.Draining
+	case store.PhaseStopping:
+		return lc.Stopping
+	}
+	return lc.Checking
+}
+
+// placeExternal gives a target that serves at start a generation of its own.
+func (r *runner) placeExternal(cur lc.Gen) {
+	g, err := r.newGeneration(lc.Effect{Gen: cur.ID, Rel: cur.Rel})
+	if err == nil {
+		err = r.address(g)
+	}
+	if err != nil {
+		r.log.Error("cannot place a target", "error", err)
+		return
+	}
+	g.startedAt = r.act.now()
+}
+
+// endExtra stops generations beyond those that can exist; only a damaged run
+// directory shows them.
+func (r *runner) endExtra(runs []store.Run) {
+	for _, run := range runs {
+		child, err := r.act.backend.Adopt(run)
+		if err != nil {
+			r.log.Warn("cannot find an old generation", "generation", run.Generation, "error", err)
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), proofTime)
+		_, err = child.Stop(ctx, 0)
+		cancel()
+		if err != nil {
+			r.log.Error("an old generation cannot be stopped", "generation", run.Generation, "pid", run.PID, "error", err)
+			continue
+		}
+		r.warn("remove a runtime record", r.act.runs.Delete(run.Generation))
+	}
+}

@@ -1,0 +1,149 @@
+package activator
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/usher-edge/usher/activator/lifecycle"
+	"github.com/usher-edge/usher/activator/store"
+)
+
+// runner runs one app: it feeds events to the core and carries out its effects.
+// All fields but snap belong to whoever runs in the mailbox.
+type runner struct {
+	name string
+	act  *Activator
+	box  mailbox
+	log  *slog.Logger
+
+	spec   App // as last applied
+	policy Policy
+	record store.App // as last committed
+
+	state  lifecycle.State
+	local  []lifecycle.Event // answers of effects that were carried out at once
+	fresh  lifecycle.GenID   // reserved for the next attempt
+	gens   map[lifecycle.GenID]*generation
+	timers map[lifecycle.Timer]*timer
+	ops    []*operation // those that are not settled
+	last   lastAttempt
+	boot   time.Duration // learned: from the go-byte to the first good health check
+	retry  time.Time     // when the back-off ends
+	gone   chan struct{} // closed when a halted app has nothing left
+
+	snap atomic.Pointer[Status]
+}
+
+// lastAttempt is what status tells of the last attempt beyond its record.
+type lastAttempt struct {
+	store.Outcome
+	exit *Exit
+	tail []string
+}
+
+func newRunner(act *Activator, name string) *runner {
+	r := &runner{
+		name: name, act: act, log: act.log.With("app", name),
+		gens: map[lifecycle.GenID]*generation{}, timers: map[lifecycle.Timer]*timer{},
+		gone: make(chan struct{}),
+	}
+	r.box.wg = &act.wg
+	return r
+}
+
+// event posts an event; the answer of an effect that ran beside the mailbox, a
+// timer, an exit.
+func (r *runner) event(e lifecycle.Event) { r.box.post(func() { r.step(e) }) }
+
+// step runs one event and everything that its effects answer at once.
+func (r *runner) step(e lifecycle.Event) {
+	r.local = append(r.local, e)
+	for len(r.local) > 0 {
+		e := r.local[0]
+		r.local = r.local[1:]
+		r.one(e)
+	}
+	r.settleOps()
+	r.publish()
+}
+
+func (r *runner) one(e lifecycle.Event) {
+	if r.fresh == 0 {
+		if err := r.reserve(); err != nil {
+			r.log.Error("no generation number can be reserved; nothing can be started until the state directory is writable", "error", err)
+		}
+	}
+	e.Fresh = r.fresh
+	before := r.state
+	next, effects := lifecycle.Step(r.state, e)
+	r.apply(before, next, &effects)
+}
+
+// apply makes next the state and carries out the effects of the step to it.
+func (r *runner) apply(before, next lifecycle.State, effects *lifecycle.Effects) {
+	r.state = next
+	if r.fresh != 0 && (next.Next.ID == r.fresh || next.Cur.ID == r.fresh) {
+		r.fresh = 0
+	}
+	if next.Slot.State != before.Slot.State {
+		r.note("state", 0, next.Slot.State.String())
+	}
+	for i := range effects.Len() {
+		r.execute(effects.At(i))
+	}
+}
+
+func (r *runner) reserve() error {
+	n, err := r.act.numbers.take()
+	if err != nil {
+		return err
+	}
+	r.fresh = lifecycle.GenID(n)
+	return nil
+}
+
+// answer queues the answer of an effect that was carried out at once.
+func (r *runner) answer(e lifecycle.Event) { r.local = append(r.local, e) }
+
+// note writes an event for people.
+func (r *runner) note(kind string, gen lifecycle.GenID, text string) {
+	r.act.commits.AppendEvent(store.Event{
+		At: r.act.now(), App: r.name, Kind: kind, Generation: uint64(gen),
+		Revision: uint64(r.state.Desired.Rev), Text: text,
+	})
+	r.log.Info(text, "kind", kind, "generation", uint64(gen))
+}
+
+// timer is one armed timer of the app.
+type timer struct {
+	t *time.Timer
+}
+
+// arm replaces the timer of that name.
+func (r *runner) arm(name lifecycle.Timer, d time.Duration, f func()) {
+	r.disarm(name)
+	tm := &timer{}
+	tm.t = time.AfterFunc(d, func() {
+		r.box.post(func() {
+			if r.timers[name] == tm { // else it was replaced or disarmed meanwhile
+				delete(r.timers, name)
+				f()
+			}
+		})
+	})
+	r.timers[name] = tm
+}
+
+func (r *runner) disarm(name lifecycle.Timer) {
+	if tm := r.timers[name]; tm != nil {
+		tm.t.Stop()
+		delete(r.timers, name)
+	}
+}
+
+func (r *runner) disarmAll() {
+	for name := range r.timers {
+		r.disarm(name)
+	}
+}

@@ -1,0 +1,121 @@
+package activator
+
+import (
+	"time"
+
+	lc "github.com/usher-edge/usher/activator/lifecycle"
+	"github.com/usher-edge/usher/activator/store"
+)
+
+// Status is one app at one instant. It is a copy.
+type Status struct {
+	Name        string
+	State       string // asleep, waking, awake, swapping, holding, down, paused, empty, removing
+	Reason      string
+	Maintenance bool
+
+	Revision                uint64 // that serves, or would be woken
+	Desired, Good, Reported uint64
+	Generation              uint64
+	Build, Digest           string
+	PID                     int
+	Address                 string
+	Mode                    string
+	External                bool
+	Level                   string // the proof of empty: cgroup or session
+	User                    string
+
+	Last     store.Outcome
+	LastExit *Exit
+	LastTail []string
+
+	Generations []GenerationStatus
+	Restarts    uint64
+	Failures    int
+	NextRetry   time.Time
+	IdleTimeout time.Duration
+	IdleFrom    time.Time // when it became current
+	Version     uint64
+	Boot        time.Duration // learned
+}
+
+// GenerationStatus is one generation that is not proven gone yet.
+type GenerationStatus struct {
+	Number, Revision uint64
+	Role, Stage      string
+	PID              int
+	Address          string
+	StartedAt        time.Time
+}
+
+// publish makes the state visible to readers outside the mailbox.
+func (r *runner) publish() {
+	rec := &r.record
+	s := &Status{
+		Name: r.name, State: r.stateName(), Maintenance: r.state.Maintenance,
+		Revision: uint64(r.state.Cache.Rev), Desired: rec.Desired, Good: rec.Good, Reported: rec.Reported,
+		Mode: lc.Overlap.String(), External: r.spec.Target != "", Level: r.act.backend.Level(), User: r.spec.Process.User,
+		Last: r.last.Outcome, LastExit: r.last.exit, LastTail: r.last.tail,
+		Restarts: rec.Restarts, IdleTimeout: r.policy.IdleTimeout, Version: rec.Version, Boot: r.boot,
+	}
+	if r.spec.Process.Hold || r.spec.Process.Listen == ListenFixed {
+		s.Mode = lc.Hold.String()
+	}
+	if r.state.Slot.State == lc.SlotDown {
+		s.Reason = r.downText(r.state.Slot)
+		if r.state.Slot.Level != 0 {
+			s.NextRetry = r.retry
+		}
+	}
+	s.Failures = rec.Failures[rec.Desired].Count
+	if rel, ok := rec.Release(s.Revision); ok {
+		s.Build, s.Digest = rel.Build, rel.Digest
+	}
+	r.publishGenerations(s)
+	r.snap.Store(s)
+}
+
+func (r *runner) publishGenerations(s *Status) {
+	for _, g := range []struct {
+		lc.Gen
+		role string
+	}{{r.state.Cur, "incumbent"}, {r.state.Next, "successor"}, {r.state.Old, "retiring"}} {
+		rg := r.gens[g.ID]
+		if g.ID == 0 || rg == nil {
+			continue
+		}
+		s.Generations = append(s.Generations, GenerationStatus{
+			Number: uint64(g.ID), Revision: uint64(g.Rel.Rev), Role: g.role, Stage: g.Stage.String(),
+			PID: rg.run.PID, Address: rg.run.Address, StartedAt: rg.startedAt,
+		})
+		if g.ID == r.state.Cur.ID && g.Stage == lc.Serving {
+			s.Generation, s.PID, s.Address, s.IdleFrom = uint64(g.ID), rg.run.PID, rg.run.Address, rg.startedAt
+		}
+	}
+}
+
+// stateName is the app's state in the words of status.
+func (r *runner) stateName() string {
+	s := &r.state
+	switch s.Slot.State {
+	case lc.SlotEmpty:
+		return "empty"
+	case lc.SlotAsleep:
+		return "asleep"
+	case lc.SlotWaking:
+		return "waking"
+	case lc.SlotHolding:
+		return "holding"
+	case lc.SlotPaused, lc.SlotMaintenance:
+		return "paused"
+	case lc.SlotRemoved:
+		return "removing"
+	case lc.SlotDown:
+		return "down"
+	case lc.SlotServing:
+	}
+	if s.Attempt.Gen != 0 && !s.Attempt.Reporting {
+		return "swapping"
+	}
+	return "awake"
+}

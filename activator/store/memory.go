@@ -1,0 +1,193 @@
+package store
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Memory is Commits without a disk, for tests. It passes the same suite.
+type Memory struct {
+	// Fail, if not nil, is asked before each operation and makes it fail with
+	// the error it returns. op is "apps", "get", "update", "delete" or
+	// "generations"; writes ask a second time as "update.done", "delete.done"
+	// and "generations.done" when they have taken effect, to play the disk
+	// that fails after the fact. Set it before the first use; it may be
+	// called by several goroutines at once and must not call the store.
+	Fail func(op string) error
+
+	*eventLog
+	state *memoryState
+
+	// mu guards closed.
+	mu     sync.Mutex
+	closed bool
+}
+
+// memoryState is the durable part: what Reopen finds again.
+type memoryState struct {
+	// mu guards what follows; it stands for the write lock of a database, so
+	// Update callbacks run under it.
+	mu         sync.Mutex
+	records    map[string][]byte
+	generation uint64
+	floor      uint64
+}
+
+var _ Commits = (*Memory)(nil)
+
+// NewMemory returns an empty store.
+func NewMemory() *Memory {
+	return &Memory{
+		eventLog: newEventLog(0, nil),
+		state:    &memoryState{records: map[string][]byte{}},
+	}
+}
+
+// Reopen closes m and returns a store that holds what was committed, as the
+// start after a crash would find it. Events are lost; Fail is not taken over.
+func (m *Memory) Reopen() *Memory {
+	_ = m.Close() // never fails
+	again := NewMemory()
+	m.state.mu.Lock()
+	defer m.state.mu.Unlock()
+	again.state.records = maps.Clone(m.state.records)
+	again.state.generation, again.state.floor = m.state.generation, m.state.floor
+	return again
+}
+
+func (m *Memory) ask(op string) error {
+	m.mu.Lock()
+	closed := m.closed
+	m.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	if m.Fail != nil {
+		return m.Fail(op)
+	}
+	return nil
+}
+
+// Apps implements Commits.
+func (m *Memory) Apps() ([]string, error) {
+	if err := m.ask("apps"); err != nil {
+		return nil, err
+	}
+	m.state.mu.Lock()
+	defer m.state.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.state.records)), nil
+}
+
+// Get implements Commits.
+func (m *Memory) Get(app string) (App, error) {
+	if err := m.ask("get"); err != nil {
+		return App{}, err
+	}
+	m.state.mu.Lock()
+	data := m.state.records[app]
+	m.state.mu.Unlock()
+	if data == nil {
+		return App{}, notFound(app)
+	}
+	return decodeApp(app, data)
+}
+
+// Update implements Commits.
+func (m *Memory) Update(app string, ifVersion uint64, fn func(*App) error) (App, error) {
+	if err := m.ask("update"); err != nil {
+		return App{}, err
+	}
+	a, err := m.state.update(app, ifVersion, fn)
+	if err == nil {
+		err = m.ask("update.done")
+	}
+	if err != nil {
+		return App{}, err
+	}
+	return a, nil
+}
+
+func (s *memoryState) update(app string, ifVersion uint64, fn func(*App) error) (App, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, data, err := change(app, s.records[app], s.floor, ifVersion, fn)
+	if err == nil && data != nil {
+		s.records[app] = data
+	}
+	return a, err
+}
+
+// Delete implements Commits.
+func (m *Memory) Delete(app string, ifVersion uint64) error {
+	if err := m.ask("delete"); err != nil {
+		return err
+	}
+	if err := m.state.delete(app, ifVersion); err != nil {
+		return err
+	}
+	return m.ask("delete.done")
+}
+
+func (s *memoryState) delete(app string, ifVersion uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data := s.records[app]
+	if data == nil {
+		return notFound(app)
+	}
+	a, err := decodeApp(app, data)
+	if err != nil {
+		return err
+	}
+	if err := compare(app, ifVersion, a.Version); err != nil {
+		return err
+	}
+	s.floor = max(s.floor, a.Version)
+	delete(s.records, app)
+	return nil
+}
+
+// Generations implements Commits.
+func (m *Memory) Generations(n uint64) (uint64, error) {
+	if err := m.ask("generations"); err != nil {
+		return 0, err
+	}
+	first, err := m.state.reserve(n)
+	if err == nil {
+		err = m.ask("generations.done")
+	}
+	if err != nil {
+		return 0, err
+	}
+	return first, nil
+}
+
+func (s *memoryState) reserve(n uint64) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first, err := reserve(s.generation, n)
+	if err == nil {
+		s.generation += n
+	}
+	return first, err
+}
+
+// RaiseGenerations implements Commits.
+func (m *Memory) RaiseGenerations(above uint64) error {
+	if err := m.ask("generations"); err != nil {
+		return err
+	}
+	m.state.mu.Lock()
+	m.state.generation = max(m.state.generation, above)
+	m.state.mu.Unlock()
+	return m.ask("generations.done")
+}
+
+// Close implements Commits.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	return m.eventLog.close()
+}

@@ -1,0 +1,318 @@
+package activator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	lc "github.com/usher-edge/usher/activator/lifecycle"
+	"github.com/usher-edge/usher/activator/store"
+)
+
+// The kinds of operation.
+const (
+	KindDeploy   = "deploy"
+	KindRollback = "rollback"
+	KindRestart  = "restart"
+	KindWake     = "wake"
+	KindSleep    = "sleep"
+	KindPause    = "pause"
+	KindResume   = "resume"
+	KindRemove   = "remove"
+)
+
+// What a caller branches on.
+var (
+	ErrNotFound  = errors.New("not found")
+	ErrConflict  = errors.New("conflict")
+	ErrVersion   = errors.New("version mismatch")
+	ErrInvalid   = errors.New("invalid request")
+	ErrClosing   = errors.New("usher is shutting down")
+	errNothingTo = errors.New("nothing to go back to")
+)
+
+// Change is what every request about an app carries.
+type Change struct {
+	App       string
+	IfVersion uint64 // 0 = any
+	RequestID string // a repeated one returns the first operation
+}
+
+// DeployRequest asks for a new revision: exactly one of Digest and Target is set.
+type DeployRequest struct {
+	Change
+	Digest string
+	Target string
+	Mode   string // "", "overlap" or "hold"
+	Canary bool
+	By     string // who asked, for the record
+}
+
+// Deploy commits a new revision and starts moving the app to it.
+func (a *Activator) Deploy(_ context.Context, req DeployRequest) (Operation, error) {
+	rel, err := a.release(req)
+	if err != nil {
+		return Operation{}, err
+	}
+	return a.change(req.Change, KindDeploy, func(r *runner, o *operation) error {
+		if req.Mode == "overlap" && r.spec.Process.Hold {
+			return fmt.Errorf("%w: app %s has swap = \"hold\" in the config file: two of it may never run at once; leave --mode out or change the file", ErrConflict, r.name)
+		}
+		if (rel.Kind == store.KindTarget) != (r.spec.Target != "") {
+			return fmt.Errorf("%w: app %s is %s in the config file; deploy %s", ErrConflict, r.name, kindWord(r.spec.Target != ""), kindHint(r.spec.Target != ""))
+		}
+		rel.Spec = r.spec.Process.encode()
+		return r.deploy(o, req.IfVersion, rel)
+	})
+}
+
+func kindWord(target bool) string {
+	if target {
+		return "a target whose process usher does not own"
+	}
+	return "a process that usher starts"
+}
+
+func kindHint(target bool) string {
+	if target {
+		return "it with --target ADDR"
+	}
+	return "an artifact, not a target"
+}
+
+func (a *Activator) release(req DeployRequest) (store.Release, error) {
+	rel := store.Release{Cause: causeDeploy, By: req.By, DemandHold: req.Mode == "hold"}
+	if req.Canary {
+		rel.Cause = causeCanary
+	}
+	switch {
+	case (req.Digest == "") == (req.Target == ""):
+		return rel, fmt.Errorf("%w: a deploy needs either a build or a target", ErrInvalid)
+	case req.Mode != "" && req.Mode != "overlap" && req.Mode != "hold":
+		return rel, fmt.Errorf("%w: mode %q: use overlap or hold", ErrInvalid, req.Mode)
+	case req.Target != "" && req.Mode == "hold":
+		return rel, fmt.Errorf("%w: a target cannot be held: usher does not own its process; leave --mode out", ErrInvalid)
+	case req.Target != "":
+		if err := checkTarget(req.Target); err != nil {
+			return rel, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		rel.Kind, rel.Target, rel.Build = store.KindTarget, req.Target, req.Target
+		return rel, nil
+	}
+	b, err := a.depot.Lookup(req.Digest)
+	if err != nil {
+		return rel, fmt.Errorf("%w: %w; upload it first", ErrInvalid, err)
+	}
+	rel.Kind, rel.Digest, rel.Build, rel.ArtifactKind = store.KindArtifact, b.Digest, shortBuild(b.Digest), string(b.Kind)
+	return rel, nil
+}
+
+// deploy runs in the mailbox.
+func (r *runner) deploy(o *operation, ifVersion uint64, rel store.Release) error {
+	rel, err := r.commitRelease(ifVersion, rel, nil)
+	if err != nil {
+		return err
+	}
+	o.Revision, o.Digest = rel.Revision, rel.Digest
+	if rel.Kind == store.KindArtifact {
+		o.step(StepStaged, rel.Build, r.act.now())
+	}
+	o.step(StepCommitted, "revision "+itoa(int(rel.Revision)), r.act.now())
+	r.tell(o, fmt.Sprintf("%s: committed revision %d (%s)", o.Kind, rel.Revision, rel.Build))
+	r.step(lc.Event{Kind: lc.Committed, Release: r.coreRelease(rel)})
+	return nil
+}
+
+// Rollback commits a new revision with the build of an older one: to, or the one
+// before what is desired now.
+func (a *Activator) Rollback(_ context.Context, c Change, to uint64, by string) (Operation, error) {
+	return a.change(c, KindRollback, func(r *runner, o *operation) error {
+		old, err := r.rollbackTo(to)
+		if err != nil {
+			return err
+		}
+		if old.Kind == store.KindArtifact {
+			if _, err := a.depot.Lookup(old.Digest); err != nil {
+				return fmt.Errorf("%w: the build of revision %d is gone: %w; deploy it again", ErrConflict, old.Revision, err)
+			}
+		}
+		rel := old
+		rel.Ran, rel.Cause, rel.By = false, causeRollback, by
+		return r.deploy(o, c.IfVersion, rel)
+	})
+}
+
+func (r *runner) rollbackTo(to uint64) (store.Release, error) {
+	if to != 0 {
+		rel, ok := r.record.Release(to)
+		if !ok {
+			return store.Release{}, fmt.Errorf("%w: revision %d of app %s is not in its history", ErrNotFound, to, r.name)
+		}
+		return *rel, nil
+	}
+	cur, _ := r.record.Release(r.record.Desired)
+	for i := len(r.record.Releases) - 1; i >= 0; i-- {
+		rel := r.record.Releases[i]
+		other := cur == nil || rel.Digest != cur.Digest || rel.Target != cur.Target
+		if rel.Revision < r.record.Desired && other {
+			return rel, nil
+		}
+	}
+	return store.Release{}, fmt.Errorf("%w: %w: app %s has no older build", ErrConflict, errNothingTo, r.name)
+}
+
+// Restart asks for a fresh generation of the current release; retry also clears
+// the failure book.
+func (a *Activator) Restart(_ context.Context, c Change, retry bool) (Operation, error) {
+	return a.change(c, KindRestart, func(r *runner, o *operation) error {
+		if r.record.Desired == 0 {
+			return r.noRelease()
+		}
+		if !retry && r.state.Slot.State == lc.SlotDown {
+			return fmt.Errorf("%w: app %s is down (%s): restart it with --retry, or deploy another build", ErrConflict, r.name, r.downText(r.state.Slot))
+		}
+		if err := r.update(c.IfVersion, func(rec *store.App) error { rec.Restarts++; return nil }); err != nil {
+			return err
+		}
+		o.restart = uint32(r.record.Restarts)
+		o.step(StepCommitted, "restart "+itoa(int(o.restart)), r.act.now())
+		r.tell(o, "restart: committed")
+		if retry {
+			r.step(lc.Event{Kind: lc.RetryAsked})
+		}
+		r.step(lc.Event{Kind: lc.RestartAsked})
+		if r.state.Attempt.Gen == 0 && r.state.Cur.Stage != lc.Serving && !r.state.StartWanted && o.running() {
+			r.close(o, OpDone, "nothing was running; a new cache generation was opened")
+		}
+		return nil
+	})
+}
+
+// close ends an operation that the mailbox can answer by itself.
+func (r *runner) close(o *operation, st OpState, reason string) {
+	o.end(st, reason, r.act.now())
+	r.tell(o, o.Kind+": "+string(st)+because(reason))
+}
+
+func (r *runner) noRelease() error {
+	return fmt.Errorf("%w: app %s has no release yet: usher deploy %s ARTIFACT", ErrConflict, r.name, r.name)
+}
+
+// Wake starts the app if it sleeps.
+func (a *Activator) Wake(_ context.Context, c Change) (Operation, error) {
+	return a.change(c, KindWake, func(r *runner, o *operation) error {
+		switch r.state.Slot.State {
+		case lc.SlotEmpty:
+			return r.noRelease()
+		case lc.SlotDown:
+			return fmt.Errorf("%w: app %s is down (%s): usher restart %s --retry", ErrConflict, r.name, r.downText(r.state.Slot), r.name)
+		case lc.SlotPaused, lc.SlotMaintenance:
+			return fmt.Errorf("%w: app %s is paused: usher resume %s", ErrConflict, r.name, r.name)
+		case lc.SlotServing:
+			r.close(o, OpDone, "it is awake")
+			return nil
+		}
+		r.step(lc.Event{Kind: lc.WakeAsked})
+		return nil
+	})
+}
+
+// Sleep stops the app if nothing is in flight; the next request wakes it.
+func (a *Activator) Sleep(_ context.Context, c Change) (Operation, error) {
+	return a.change(c, KindSleep, func(r *runner, o *operation) error {
+		if r.spec.Target != "" {
+			return fmt.Errorf("%w: app %s is a target whose process usher does not own: it cannot be put to sleep", ErrConflict, r.name)
+		}
+		if r.state.Cur.ID == 0 && r.state.Attempt.Gen == 0 {
+			r.close(o, OpDone, "it is asleep")
+			return nil
+		}
+		r.step(lc.Event{Kind: lc.SleepAsked})
+		if r.state.Cur.Stage == lc.Serving || r.state.Attempt.Gen != 0 {
+			n := r.act.front.Activity(r.name)
+			return fmt.Errorf("%w: app %s is busy (%d in flight, %d parked, state %s): try again, or use usher pause", ErrConflict, r.name, n.InFlight, n.Parked, r.stateName())
+		}
+		o.ended = func(s *lc.State) bool { return s.Cur.ID == 0 }
+		return nil
+	})
+}
+
+// Pause parks the app's requests, or answers them with the owner's page.
+func (a *Activator) Pause(_ context.Context, c Change, maintenance bool) (Operation, error) {
+	return a.change(c, KindPause, func(r *runner, o *operation) error {
+		err := r.update(c.IfVersion, func(rec *store.App) error {
+			rec.Paused, rec.Maintenance = true, maintenance
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		o.ended = func(s *lc.State) bool { return s.Next.ID == 0 }
+		r.step(lc.Event{Kind: lc.PauseAsked, Maintenance: maintenance})
+		return nil
+	})
+}
+
+// Resume ends a pause.
+func (a *Activator) Resume(_ context.Context, c Change) (Operation, error) {
+	return a.change(c, KindResume, func(r *runner, o *operation) error {
+		err := r.update(c.IfVersion, func(rec *store.App) error {
+			rec.Paused, rec.Maintenance = false, false
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		o.ended = func(s *lc.State) bool { return !s.Paused }
+		r.step(lc.Event{Kind: lc.ResumeAsked})
+		return nil
+	})
+}
+
+// Remove drains and stops the app and forgets it.
+func (a *Activator) Remove(_ context.Context, c Change) (Operation, error) {
+	return a.change(c, KindRemove, func(r *runner, o *operation) error {
+		err := r.update(c.IfVersion, func(rec *store.App) error { rec.Removed = true; return nil })
+		if err != nil {
+			return err
+		}
+		o.ended = func(s *lc.State) bool { return s.Gone }
+		r.step(lc.Event{Kind: lc.HaltAsked, Halt: lc.HaltRemove})
+		return nil
+	})
+}
+
+// change runs f in the app's mailbox with a fresh operation, or returns the one
+// that the request id already made.
+func (a *Activator) change(c Change, kind string, f func(*runner, *operation) error) (Operation, error) {
+	r, err := a.runner(c.App)
+	if err != nil {
+		return Operation{}, err
+	}
+	if isClosed(a.closing) {
+		return Operation{}, ErrClosing
+	}
+	var out Operation
+	r.box.call(func() {
+		if known, ok := a.ops.byRequest(c.App, c.RequestID); ok {
+			out = known
+			return
+		}
+		if c.IfVersion != 0 && c.IfVersion != r.record.Version {
+			err = fmt.Errorf("%w: app %s is at version %d, not %d: look at it again", ErrVersion, r.name, r.record.Version, c.IfVersion)
+			return
+		}
+		o := r.open(kind, c.RequestID)
+		if err = f(r, o); err != nil {
+			r.drop(o)
+			return
+		}
+		if o.running() {
+			r.act.ops.put(o.Operation)
+		}
+		r.settleOps()
+		r.publish()
+		out, _ = a.ops.get(o.ID)
+	})
+	return out, err
+}

@@ -1,0 +1,107 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"reflect"
+)
+
+// processFields are what a generation is made of besides its build. Fields that
+// come later must be omitempty, so that a new usher does not find every app
+// changed.
+type processFields struct {
+	Command []string          `json:"command,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+	UID     uint32            `json:"uid"`
+	GID     uint32            `json:"gid"`
+	Listen  string            `json:"listen"`
+	Hold    bool              `json:"hold,omitempty"`
+}
+
+// ProcessFingerprint changes iff a field changed that only a new process can
+// take up: command, env, user (by number), group, listen, swap. Two files with equal
+// fingerprints need no new revision. An app with a target has a constant one.
+// Env values go into the hash: do not show it to those who may not know them.
+func (a *App) ProcessFingerprint() string {
+	if a.External() {
+		return digest(processFields{})
+	}
+	return digest(processFields{
+		Command: a.Command, Env: a.Env, UID: a.User.UID, GID: a.User.GID, Listen: a.Listen.String(), Hold: a.Swap == Hold,
+	})
+}
+
+// EdgeFingerprint changes iff a field changed that takes effect without a new
+// process: hosts, paths, timeouts, parking, health, cache. It leaves out
+// Artifact and Target, which releases own (see ReleaseValue).
+func (a *App) EdgeFingerprint() string {
+	edge := *a
+	edge.Artifact, edge.ArtifactValue, edge.Target = "", "", Addr{}
+	edge.Command, edge.Env, edge.User, edge.Listen, edge.Swap = nil, nil, Account{}, Listen{}, ""
+	return digest(edge)
+}
+
+// ReleaseValue is what the file says the app's first release is: "artifact X"
+// with X as written, "target ADDR", or empty if it waits for a deploy. A reload
+// makes a new revision only when this differs from when it was last applied.
+func (a *App) ReleaseValue() string {
+	switch {
+	case a.External():
+		return "target " + a.Target.String()
+	case a.ArtifactValue != "":
+		return "artifact " + a.ArtifactValue
+	}
+	return ""
+}
+
+func digest(v any) string {
+	// Maps are written in key order, so equal values give equal text. Only
+	// types that JSON cannot hold make it fail, and these structs have none.
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("config: fingerprint: " + err.Error())
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// ServerChanges names the keys of [server] whose values differ, so that a reload
+// can say which of them it cannot apply without a restart.
+func ServerChanges(old, now Server) []string {
+	a, b := reflect.ValueOf(old), reflect.ValueOf(now)
+	var keys []string
+	for _, f := range serverKeys() {
+		if !reflect.DeepEqual(a.FieldByName(f.field).Interface(), b.FieldByName(f.field).Interface()) {
+			keys = append(keys, f.key)
+		}
+	}
+	return keys
+}
+
+type serverKey struct{ field, key string }
+
+// serverKeys lists the fields of Server with their keys in the file.
+func serverKeys() []serverKey {
+	return []serverKey{
+		{"Listen", "listen"},
+		{"ListenGroup", "listen_group"},
+		{"Admin", "admin"},
+		{"AdminTokenFile", "admin_token_file"},
+		{"AdminGroup", "admin_group"},
+		{"State", "state"},
+		{"Run", "run"},
+		{"TrustedProxies", "trusted_proxies"},
+		{"AskListen", "ask_listen"},
+		{"Cgroup", "cgroup"},
+		{"PortRange", "port_range"},
+		{"AccessLog", "access_log"},
+		{"CacheBytes", "cache_bytes"},
+		{"MaxConnections", "max_connections"},
+		{"HeadTimeout", "head_timeout"},
+		{"IdleTimeout", "idle_timeout"},
+		{"BodyTimeout", "body_timeout"},
+		{"WriteTimeout", "write_timeout"},
+		{"MinBodyRate", "min_body_rate"},
+	}
+}

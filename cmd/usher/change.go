@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usher-edge/usher/admin"
+	"github.com/usher-edge/usher/admin/client"
+)
+
+// changeCommands are the verbs that are one request about one app.
+func (c *cli) changeCommands() []*cobra.Command {
+	return []*cobra.Command{
+		c.plainCommand("wake", "Start a sleeping app now", (*client.Client).Wake),
+		c.plainCommand("sleep", "Stop an idle app until its next request", (*client.Client).Sleep),
+		c.plainCommand("resume", "Serve a paused app again", (*client.Client).Resume),
+		c.plainCommand("remove", "Drain an app and forget it", (*client.Client).Remove),
+		c.pauseCommand(),
+		c.restartCommand(),
+		c.rollbackCommand(),
+	}
+}
+
+// verbCommand is what the verbs have in common; send gets the client when there
+// is one.
+func (c *cli) verbCommand(verb, short string, send func(context.Context, *client.Client, admin.Change) (admin.Operation, error)) *cobra.Command {
+	p := &pending{cli: c, verb: verb, drained: verb == "sleep" || verb == "remove"}
+	cmd := &cobra.Command{
+		Use:               verb + " APP",
+		Short:             short,
+		Args:              positional(cobra.ExactArgs(1)),
+		ValidArgsFunction: c.completeApps,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			p.app = given[0]
+			return c.with(func(cl *client.Client) error {
+				p.client = cl
+				return p.carry(cmd.Context(), func(ctx context.Context, ch admin.Change) (admin.Operation, error) {
+					return send(ctx, cl, ch)
+				})
+			})
+		},
+	}
+	p.flags(cmd)
+	return cmd
+}
+
+func (c *cli) plainCommand(verb, short string, send func(*client.Client, context.Context, admin.Change) (admin.Operation, error)) *cobra.Command {
+	return c.verbCommand(verb, short, func(ctx context.Context, cl *client.Client, ch admin.Change) (admin.Operation, error) {
+		return send(cl, ctx, ch)
+	})
+}
+
+func (c *cli) pauseCommand() *cobra.Command {
+	var maintenance bool
+	cmd := c.verbCommand("pause", "Stop serving an app; requests wait, or get its maintenance page",
+		func(ctx context.Context, cl *client.Client, ch admin.Change) (admin.Operation, error) {
+			return cl.Pause(ctx, admin.PauseRequest{Change: ch, Maintenance: maintenance})
+		})
+	cmd.Flags().BoolVar(&maintenance, "maintenance", false, "answer 503 with the app's page instead of making requests wait")
+	return cmd
+}
+
+func (c *cli) restartCommand() *cobra.Command {
+	var retry bool
+	cmd := c.verbCommand("restart", "Move an app to a new generation of the same release",
+		func(ctx context.Context, cl *client.Client, ch admin.Change) (admin.Operation, error) {
+			return cl.Restart(ctx, admin.RestartRequest{Change: ch, Retry: retry})
+		})
+	cmd.Flags().BoolVar(&retry, "retry", false, "forget earlier failures, so that a build that was given up is tried again")
+	return cmd
+}
+
+func (c *cli) rollbackCommand() *cobra.Command {
+	var to uint64
+	cmd := c.verbCommand("rollback", "Make a new revision with an older build",
+		func(ctx context.Context, cl *client.Client, ch admin.Change) (admin.Operation, error) {
+			return cl.Rollback(ctx, admin.RollbackRequest{Change: ch, To: to})
+		})
+	cmd.Flags().Uint64Var(&to, "to", 0, "revision whose build is wanted (default the one before)")
+	return cmd
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usher-edge/usher/admin"
+	"github.com/usher-edge/usher/admin/client"
+)
+
+// deploy is one call of the verb.
+type deploy struct {
+	pending
+	artifact string
+	target   string
+	mode     string
+	wait     string
+}
+
+func (c *cli) deployCommand() *cobra.Command {
+	d := &deploy{pending: pending{cli: c, verb: "deploy"}}
+	cmd := &cobra.Command{
+		Use:   "deploy APP [ARTIFACT]",
+		Short: "Move an app to a new build, or to a new target",
+		Long: `Deploy uploads ARTIFACT (an executable file or a directory), commits a new
+revision and starts it; ARTIFACT may also be the digest of a build that usher
+keeps. It returns when new requests are served by the new build, or with
+--wait=drained when the old one is gone. A build that does not get healthy
+changes nothing and exits with 1. Leaving early never cancels a deploy.`,
+		Args:              positional(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: c.completeApps,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			d.app = given[0]
+			if len(given) == 2 {
+				d.artifact = given[1]
+			}
+			return d.run(cmd.Context())
+		},
+	}
+	d.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&d.mode, "mode", "", "overlap or hold; default is what the app's spec says")
+	f.StringVar(&d.target, "target", "", "new address of an app that usher does not start: host:port or unix:/path")
+	f.StringVar(&d.wait, "wait", "switched", "when to return: switched or drained")
+	return cmd
+}
+
+func (d *deploy) run(ctx context.Context) error {
+	if err := d.check(); err != nil {
+		return err
+	}
+	return d.with(func(cl *client.Client) error {
+		d.client = cl
+		digest, err := d.stage(ctx)
+		if errors.Is(err, context.Canceled) {
+			return fmt.Errorf("deploy %s: stopped before anything was committed", d.app)
+		}
+		if err != nil {
+			return fmt.Errorf("deploy %s: %w", d.app, err)
+		}
+		return d.carry(ctx, func(ctx context.Context, ch admin.Change) (admin.Operation, error) {
+			return cl.Deploy(ctx, admin.DeployRequest{Change: ch, Digest: digest, Target: d.target, Mode: d.mode})
+		})
+	})
+}
+
+func (d *deploy) check() error {
+	switch {
+	case (d.artifact == "") == (d.target == ""):
+		return usagef("deploy needs either an artifact or --target")
+	case d.mode != "" && d.mode != "overlap" && d.mode != "hold":
+		return usagef("--mode is overlap or hold, not %q", d.mode)
+	case d.wait != "switched" && d.wait != "drained":
+		return usagef("--wait is switched or drained, not %q", d.wait)
+	}
+	d.drained = d.wait == "drained"
+	return nil
+}
+
+// stage makes usher have the build and returns its digest; empty for a target.
+func (d *deploy) stage(ctx context.Context) (string, error) {
+	if d.target != "" {
+		return "", nil
+	}
+	if _, err := os.Stat(d.artifact); err != nil {
+		if strings.HasPrefix(d.artifact, "sha256:") && errors.Is(err, fs.ErrNotExist) {
+			return d.artifact, nil
+		}
+		return "", fmt.Errorf("open artifact: %w", err)
+	}
+	// A name that does not exist is told before a long upload, not after it.
+	if _, err := d.client.App(ctx, d.app); err != nil {
+		return "", err
+	}
+	kind, body, err := d.pack(ctx, d.artifact)
+	if err != nil {
+		return "", fmt.Errorf("pack artifact: %w", err)
+	}
+	defer body.Close()
+	d.say("%s: uploading  %s", d.app, d.artifact)
+	build, err := d.client.Upload(ctx, admin.UploadRequest{App: d.app, Kind: kind, Body: body})
+	if err != nil {
+		return "", fmt.Errorf("upload %s: %w", d.artifact, err)
+	}
+	d.say("%s: uploaded   %s", d.app, build.Digest)
+	return build.Digest, nil
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usher-edge/usher/admin"
+	"github.com/usher-edge/usher/admin/client"
+)
+
+func (c *cli) logsCommand() *cobra.Command {
+	var req admin.LogRequest
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "logs APP",
+		Short:             "Show what an app wrote to stdout and stderr",
+		Args:              positional(cobra.ExactArgs(1)),
+		ValidArgsFunction: c.completeApps,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			req.App = given[0]
+			if req.Lines < 0 {
+				return usagef("--lines is 0 or more, not %d", req.Lines)
+			}
+			return c.with(func(cl *client.Client) error {
+				if err := c.logs(cmd.Context(), cl, req, asJSON); err != nil {
+					return fmt.Errorf("logs %s: %w", req.App, err)
+				}
+				return nil
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&req.Follow, "follow", "f", false, "go on with what is written later")
+	f.IntVarP(&req.Lines, "lines", "n", 100, "lines of the past to show")
+	f.Uint64Var(&req.Generation, "generation", 0, "which run (default the newest)")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object per line")
+	return cmd
+}
+
+func (c *cli) logs(ctx context.Context, cl *client.Client, req admin.LogRequest, asJSON bool) error {
+	src, err := cl.Logs(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if asJSON {
+		err = c.logLines(src, req.App)
+	} else {
+		_, err = io.Copy(c.stdout, src)
+	}
+	switch {
+	case !req.Follow:
+		return err
+	case errors.Is(ctx.Err(), context.Canceled):
+		return nil // the way to end it
+	case err == nil:
+		return fmt.Errorf("%w: it ended the log", client.ErrLost)
+	}
+	return err
+}
+
+// logLine is the JSON of one line.
+type logLine struct {
+	App  string `json:"app"`
+	Line string `json:"line"`
+}
+
+func (c *cli) logLines(src io.Reader, app string) error {
+	r := bufio.NewReaderSize(src, 64<<10)
+	for {
+		text, err := r.ReadString('\n')
+		if text != "" {
+			line := logLine{App: app, Line: strings.TrimSuffix(text, "\n")}
+			if werr := writeJSONLine(c.stdout, line); werr != nil {
+				return werr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

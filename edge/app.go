@@ -1,0 +1,165 @@
+package edge
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/usher-edge/usher/edge/upstream"
+)
+
+// App is the edge's side of one app: its slot, its lot and its counters. It
+// lives as long as its name stays in the route table.
+type App struct {
+	name string
+	edge *Edge
+
+	slot     atomic.Pointer[slot] // never nil
+	lot      lot
+	crowds   crowds
+	counters counters
+
+	// mu puts placements in order. Only slot stores happen under it: no target is
+	// retired, no pool touched and nobody woken.
+	mu sync.Mutex
+}
+
+func newApp(e *Edge, cfg *AppConfig) *App {
+	a := &App{name: cfg.Name, edge: e}
+	a.lot.app = a
+	a.slot.Store(newSlot(Placement{}, cfg, nil, nil))
+	return a
+}
+
+// Name is the app's name.
+func (a *App) Name() string { return a.name }
+
+// Placed is what the slot holds now.
+func (a *App) Placed() Placement { return a.slot.Load().Placement }
+
+// Place puts p into the app's slot: the switch. Requests that come after it
+// returns see p and nothing older. A target that p does not name is retired:
+// its idle connections are closed, what is inside may finish. A target that p
+// names again is kept, gate and pool, unless it was retired before.
+//
+// Parked requests follow the new state: Serving lets them go in order of
+// arrival, bit by bit; Empty, Maintenance, Down and Removed turn them away;
+// Asleep wakes the app for them; in any other state they stay.
+//
+// Place never waits for a request. After Remove it has no effect.
+func (a *App) Place(p Placement) {
+	a.mu.Lock()
+	old := a.slot.Load()
+	if old.State == Removed {
+		a.mu.Unlock()
+		return
+	}
+	t := old.target
+	if p.Address == "" {
+		t = nil
+	} else if !t.is(&p) || t.Retired() {
+		t = a.newTarget(&p)
+	}
+	a.slot.Store(newSlot(p, old.cfg, t, a.edge.opt.Cache))
+	a.mu.Unlock()
+	a.settle(old)
+}
+
+// settle finishes what storing a slot has begun: the old target and cache
+// generation are left, the lot follows. old is the slot that was replaced.
+func (a *App) settle(old *slot) {
+	now := a.slot.Load()
+	close(old.left)
+	if old.target != nil && old.target != now.target {
+		old.target.retire()
+	}
+	if old.space != nil && old.CacheGen != now.CacheGen {
+		old.space.Close()
+	}
+	if a.lot.settle(time.Now()) {
+		a.edge.wake(a)
+	}
+}
+
+// configure gives the slot other settings and nothing else.
+func (a *App) configure(cfg *AppConfig) {
+	a.mu.Lock()
+	old := a.slot.Load()
+	a.slot.Store(newSlot(old.Placement, cfg, old.target, a.edge.opt.Cache))
+	a.mu.Unlock()
+	a.settle(old)
+}
+
+// TrySleep retires the target of the generation if nothing is inside, and only
+// then puts p into the slot. It reports false, having done nothing, if a
+// request is inside or the generation is not the current one. No request is
+// lost: one that comes in between parks.
+func (a *App) TrySleep(generation uint64, p Placement) bool {
+	a.mu.Lock()
+	old := a.slot.Load()
+	t := old.target
+	if t == nil || t.generation != generation || !t.gate.retireIfIdle() {
+		a.mu.Unlock()
+		return false
+	}
+	a.slot.Store(newSlot(p, old.cfg, nil, a.edge.opt.Cache))
+	a.mu.Unlock()
+	a.crowds.empty(t)
+	a.settle(old)
+	return true
+}
+
+// Drained returns a channel that is closed once the generation is retired and
+// nothing is inside. For a generation that never was here, or has drained, it
+// is closed already.
+func (a *App) Drained(generation uint64) <-chan struct{} { return a.crowds.drained(generation) }
+
+// CloseStreams ends the upgraded connections and event streams of the
+// generation politely, evenly spread over that time, and returns at once. What
+// is opened meanwhile is ended when the time is up.
+func (a *App) CloseStreams(generation uint64, over time.Duration) {
+	a.edge.spread(a, generation, over)
+}
+
+// Cut aborts whatever is inside the generation. Clients see a reset, never a
+// neat ending; the requests count as drain-cut.
+func (a *App) Cut(generation uint64) {
+	for _, r := range a.edge.lanes.all() {
+		t := r.flight.Load()
+		if t == nil || t.app != a || t.generation != generation {
+			continue
+		}
+		if r.flight.CompareAndSwap(t, cutMark) {
+			r.peer.Cut()
+		}
+	}
+}
+
+// cutMark stands in Request.flight for "was cut". It is compared, never used.
+var cutMark = new(Target)
+
+// Remove takes the app out of the route table and turns parked requests away.
+// What is inside may finish: Drained tells when. The metrics of the app go with
+// it.
+func (a *App) Remove() {
+	a.edge.drop(a)
+	a.leave()
+}
+
+// leave is Remove for an app that the table does not hold any more.
+func (a *App) leave() {
+	a.mu.Lock()
+	old := a.slot.Load()
+	a.slot.Store(newSlot(Placement{State: Removed}, old.cfg, nil, nil))
+	a.mu.Unlock()
+	a.settle(old)
+}
+
+func (a *App) newTarget(p *Placement) *Target {
+	t := &Target{
+		app: a, generation: p.Generation, network: p.Network, address: p.Address,
+		pool: a.edge.opt.NewPool(upstream.Options{Network: p.Network, Address: p.Address}),
+	}
+	a.crowds.add(t)
+	return t
+}

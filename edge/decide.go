@@ -1,0 +1,96 @@
+package edge
+
+// Kind is what to do with a request.
+type Kind uint8
+
+// The decisions.
+const (
+	Reply  Kind = iota // answer it: Decision.Cause says with what
+	Hit                // answer it from Decision.Found
+	Proxy              // send it to Decision.Target, which it is counted into
+	Detach             // as Proxy, and the connection may become a tunnel: a front that serves many lanes with one goroutine gives this one its own
+	Park               // wait with Request.Park, then decide again
+)
+
+// Decision is what Decide says.
+type Decision struct {
+	Kind   Kind
+	Cause  Cause
+	Found  Found
+	Target *Target
+}
+
+// Decide says what to do with a request, without blocking, allocating or
+// knowing any protocol. Every call is one try and sees one slot.
+//
+//	state        cached       otherwise
+//	Empty        –            refused, no release
+//	Asleep       hit          parks and wakes
+//	Waking       hit          parks
+//	Serving      hit          proxied; at MaxInFlight refused
+//	Holding      hit          parks
+//	Paused       hit          parks
+//	Maintenance  –            refused with the page
+//	Down         –            refused, wake failed
+//	Removed      –            refused, no such host
+func (e *Edge) Decide(r *Request) Decision {
+	a := r.app
+	if a == nil {
+		if a = e.table.Load().lookup(r.Host, r.Path); a == nil {
+			return Decision{Kind: Reply, Cause: CauseNoSuchHost}
+		}
+		r.app = a
+		a.counters.accepted.Add(1)
+	}
+	for {
+		s := a.slot.Load()
+		r.slot = s
+		if c := s.State.refusal(); c != CauseNone {
+			return Decision{Kind: Reply, Cause: c}
+		}
+		if found := r.lookup(s); found.Result == CacheHit {
+			return Decision{Kind: Hit, Found: found}
+		}
+		if limit := s.cfg.MaxBody; limit > 0 && r.Length > limit {
+			return Decision{Kind: Reply, Cause: CauseBodyTooLarge}
+		}
+		if s.State != Serving || s.target == nil {
+			return Decision{Kind: Park}
+		}
+		switch s.target.gate.enter(uint64(s.cfg.MaxInFlight)) {
+		case entered:
+			return r.hold(s.target)
+		case isFull:
+			return Decision{Kind: Reply, Cause: CauseAtCapacity}
+		case isRetired:
+			if a.slot.Load() == s {
+				return Decision{Kind: Park} // it is being put to sleep
+			}
+		}
+	}
+}
+
+// hold notes the target that the request has been counted into.
+func (r *Request) hold(t *Target) Decision {
+	r.target = t
+	r.flight.Store(t)
+	if r.Upgrade {
+		return Decision{Kind: Detach, Target: t}
+	}
+	return Decision{Kind: Proxy, Target: t}
+}
+
+// lookup asks the cache generation of s.
+func (r *Request) lookup(s *slot) Found {
+	if s.space == nil || r.Upgrade {
+		r.cache = CacheOff
+		return Found{}
+	}
+	if r.visit == nil {
+		r.visit = r.edge.opt.Cache.NewVisit()
+	}
+	r.query = CacheQuery{Method: r.Method, Scheme: r.Scheme, Host: r.HostPort, Target: r.Target, Header: r.Header}
+	found := r.visit.Lookup(s.space, &r.query, r.start)
+	r.cache = found.Result
+	return found
+}

@@ -1,0 +1,252 @@
+package engine
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/usher-edge/usher/edge"
+)
+
+// refuse ends the request with an answer of usher's own, as its cause demands.
+// Nothing of another answer must have been sent.
+func (c *conn) refuse(cause edge.Cause) {
+	v := cause.Verdict()
+	ending := cause.Ending()
+	if ending == edge.Gone {
+		c.finish(edge.Result{Ending: ending, Cause: cause, Status: v.Status, BytesIn: c.result(cause).BytesIn})
+		c.abort()
+		return
+	}
+	c.settleBody()
+	body, kind := []byte(v.Text+"\n"), "text/plain; charset=utf-8"
+	if page := c.lane.Page(); cause == edge.CauseMaintenance && page != nil {
+		body, kind = page, "text/html; charset=utf-8"
+	}
+	m := c.mem
+	m.out = appendStatus(m.out[:0], v.Status)
+	m.out = append(m.out, "Date: "...)
+	m.out = time.Now().UTC().AppendFormat(m.out, dateFormat)
+	m.out = append(m.out, "\r\nContent-Type: "...)
+	m.out = append(m.out, kind...)
+	m.out = append(m.out, "\r\nCache-Control: no-store\r\n"...)
+	if v.Retry {
+		m.out = append(m.out, "Retry-After: "...)
+		m.out = strconv.AppendInt(m.out, int64(edge.RetryAfter(c.lane.RetryAfter())), 10)
+		m.out = append(m.out, "\r\n"...)
+	}
+	if v.Error != "" {
+		m.out = append(m.out, "Proxy-Status: usher; error="...)
+		m.out = append(m.out, v.Error...)
+		m.out = append(m.out, "\r\n"...)
+	}
+	if v.Status == 405 {
+		m.out = append(m.out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"...)
+	}
+	c.sendOwn(body, edge.Result{Ending: ending, Cause: cause, Status: v.Status, BytesIn: c.result(cause).BytesIn})
+}
+
+// rejectHead answers a request whose head is not to be had: with the answer,
+// the connection ends, as nobody knows where the next request would begin.
+func (c *conn) rejectHead(cause edge.Cause) {
+	if c.lane == nil {
+		c.lane = c.srv.opt.Edge.Open(c)
+	}
+	c.lane.Begin(time.Now())
+	c.lane.Client = c.ip
+	c.mem.req.Reset()
+	c.keep, c.try = false, attempt{}
+	c.refuse(cause)
+	c.linger = true
+}
+
+// answerOptions answers OPTIONS *, which is about the server (RFC 9110 §9.3.7).
+func (c *conn) answerOptions() {
+	c.settleBody()
+	c.mem.out = appendStatus(c.mem.out[:0], 200)
+	c.sendOwn(nil, edge.Result{Ending: edge.Own, Status: 200})
+}
+
+// sendOwn completes the head in m.out, sends it with the body and ends the
+// request.
+func (c *conn) sendOwn(body []byte, res edge.Result) {
+	m := c.mem
+	m.out = append(m.out, "Content-Length: "...)
+	m.out = strconv.AppendInt(m.out, int64(len(body)), 10)
+	m.out = append(m.out, "\r\n"...)
+	m.out = c.appendConnection(m.out)
+	if string(m.req.Method) != "HEAD" {
+		m.out = append(m.out, body...)
+		res.BytesOut = int64(len(body))
+	}
+	failed := c.write(m.out)
+	if failed != edge.CauseNone {
+		res.Ending, res.Cause = edge.Gone, failed
+	}
+	if c.finish(res) && failed != edge.CauseNone {
+		c.abort()
+	}
+}
+
+// hit answers from the cache.
+func (c *conn) hit(f *edge.Found) {
+	c.settleBody()
+	m := c.mem
+	m.out = appendStatus(m.out[:0], f.Status)
+	m.out = append(m.out, f.Fields...)
+	m.out = append(m.out, f.Extra...)
+	m.out = append(m.out, "Age: "...)
+	m.out = strconv.AppendInt(m.out, int64(f.Age/time.Second), 10)
+	m.out = append(m.out, "\r\nCache-Status: usher; hit; ttl="...)
+	m.out = strconv.AppendInt(m.out, int64(f.TTL/time.Second), 10)
+	m.out = append(m.out, "\r\nVia: 1.1 "...)
+	m.out = append(m.out, c.viaName()...)
+	m.out = append(m.out, "\r\n"...)
+	if f.Length >= 0 {
+		m.out = append(m.out, "Content-Length: "...)
+		m.out = strconv.AppendInt(m.out, f.Length, 10)
+		m.out = append(m.out, "\r\n"...)
+	}
+	m.out = c.appendConnection(m.out)
+	res := edge.Result{Ending: edge.Cached, Status: f.Status, BytesOut: int64(len(f.Body))}
+	failed := c.writeBoth(m.out, f.Body)
+	if failed != edge.CauseNone {
+		res.Ending, res.Cause = edge.Gone, failed
+	}
+	if c.finish(res) && failed != edge.CauseNone {
+		c.abort()
+	}
+}
+
+// settleBody decides about a request's body that no app has taken. If it is
+// here already it is skipped; otherwise the connection ends with the answer.
+func (c *conn) settleBody() {
+	m := c.mem
+	if m.req.Length == 0 {
+		return
+	}
+	if c.try.pump == nil && !m.req.Expect && m.req.Length > 0 && m.req.Length <= int64(m.w-m.r) {
+		m.r += int(m.req.Length)
+		return
+	}
+	c.keep, c.linger = false, true
+}
+
+// appendConnection ends a head with what the connection does next.
+func (c *conn) appendConnection(b []byte) []byte {
+	if c.srv.draining.Load() {
+		c.keep = false
+	}
+	switch {
+	case !c.keep:
+		b = append(b, "Connection: close\r\n"...)
+	case c.mem.req.Minor == 0:
+		b = append(b, "Connection: keep-alive\r\n"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// write sends bytes to the client. What fails it is the client's leaving or
+// slowness.
+func (c *conn) write(b []byte) edge.Cause {
+	c.clock.wait(phaseWrite, after(c.srv.now(), c.srv.opt.WriteTimeout))
+	_, err := c.nc.Write(b)
+	return c.wrote(err)
+}
+
+// writeBoth sends two pieces in one go.
+func (c *conn) writeBoth(a, b []byte) edge.Cause {
+	if len(b) == 0 {
+		return c.write(a)
+	}
+	return c.writeAll(a, b, nil, nil)
+}
+
+// writeAll sends up to four pieces in one go.
+func (c *conn) writeAll(pieces ...[]byte) edge.Cause {
+	n := 0
+	for _, p := range pieces {
+		if len(p) > 0 {
+			c.vec[n] = p
+			n++
+		}
+	}
+	c.bufs = c.vec[:n]
+	c.clock.wait(phaseWrite, after(c.srv.now(), c.srv.opt.WriteTimeout))
+	_, err := c.bufs.WriteTo(c.nc)
+	return c.wrote(err)
+}
+
+func (c *conn) wrote(err error) edge.Cause {
+	was := c.clock.rest()
+	switch {
+	case was.late():
+		return edge.CauseSlowClient
+	case err != nil:
+		return edge.CauseClientGone
+	default:
+		return edge.CauseNone
+	}
+}
+
+// dateFormat is the IMF-fixdate of RFC 9110 §5.6.7.
+const dateFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
+
+func appendStatus(b []byte, status int) []byte {
+	b = append(b, "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(status), 10)
+	b = append(b, ' ')
+	b = append(b, reason(status)...)
+	return append(b, "\r\n"...)
+}
+
+// reason is the phrase of the statuses that usher answers with by itself.
+func reason(status int) string {
+	switch status {
+	case 200:
+		return "OK"
+	case 203:
+		return "Non-Authoritative Information"
+	case 204:
+		return "No Content"
+	case 206:
+		return "Partial Content"
+	case 301:
+		return "Moved Permanently"
+	case 304:
+		return "Not Modified"
+	case 308:
+		return "Permanent Redirect"
+	case 400:
+		return "Bad Request"
+	case 404:
+		return "Not Found"
+	case 405:
+		return "Method Not Allowed"
+	case 408:
+		return "Request Timeout"
+	case 410:
+		return "Gone"
+	case 413:
+		return "Content Too Large"
+	case 414:
+		return "URI Too Long"
+	case 416:
+		return "Range Not Satisfiable"
+	case 417:
+		return "Expectation Failed"
+	case 431:
+		return "Request Header Fields Too Large"
+	case 502:
+		return "Bad Gateway"
+	case 503:
+		return "Service Unavailable"
+	case 504:
+		return "Gateway Timeout"
+	case 505:
+		return "HTTP Version Not Supported"
+	case 508:
+		return "Loop Detected"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,210 @@
+package engine
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usher-edge/usher/edge"
+)
+
+// shelf is a cache that keeps every 200 to a GET.
+type shelf struct {
+	mu     sync.Mutex
+	spaces map[uint64]*space
+}
+
+type space struct {
+	mu     sync.Mutex
+	closed bool
+	pages  map[string]edge.Found
+}
+
+func newShelf() *shelf { return &shelf{spaces: map[uint64]*space{}} }
+
+func (s *shelf) Open(_ string, generation uint64) edge.Space {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.spaces[generation] == nil {
+		s.spaces[generation] = &space{pages: map[string]edge.Found{}}
+	}
+	return s.spaces[generation]
+}
+
+func (s *shelf) NewVisit() edge.Visit { return &visit{} }
+
+func (s *space) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed, s.pages = true, map[string]edge.Found{}
+}
+
+type visit struct{ key, method string }
+
+func (v *visit) Lookup(s edge.Space, q *edge.CacheQuery, _ time.Time) edge.Found {
+	v.key, v.method = string(q.Host)+string(q.Target), string(q.Method)
+	if v.method != "GET" && v.method != "HEAD" {
+		return edge.Found{Result: edge.CacheBypass}
+	}
+	sp := s.(*space)
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	f, ok := sp.pages[v.key]
+	if !ok {
+		return edge.Found{Result: edge.CacheMiss}
+	}
+	if v.method == "HEAD" {
+		f.Body = nil
+	}
+	return f
+}
+
+func (v *visit) Begin(s edge.Space, a *edge.CacheAnswer, sent, _ time.Time) edge.Fill {
+	if v.method != "GET" || a.Status != 200 || sent.IsZero() {
+		return nil
+	}
+	return &fill{to: s.(*space), key: v.key, fields: string(a.Fields)}
+}
+
+type fill struct {
+	to          *space
+	key, fields string
+	body        strings.Builder
+}
+
+func (f *fill) Write(p []byte) (int, error) { return f.body.Write(p) }
+func (f *fill) Abort()                      {}
+
+func (f *fill) Commit() bool {
+	f.to.mu.Lock()
+	defer f.to.mu.Unlock()
+	if f.to.closed {
+		return false
+	}
+	f.to.pages[f.key] = edge.Found{
+		Result: edge.CacheHit, Status: 200, Fields: []byte(f.fields), Body: []byte(f.body.String()),
+		Length: int64(f.body.Len()), Age: 3 * time.Second, TTL: 57 * time.Second,
+	}
+	return true
+}
+
+func TestHitsAreServedWithoutTheAppAndWakeNothing(t *testing.T) {
+	o := newOrigin(t, each(func(s *stage, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		s.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-App: yes\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n" +
+			"3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n")
+	}))
+	r := newRig(t, rigOptions{cache: newShelf(), app: edge.AppConfig{CacheEnabled: true}})
+	p := o.placement(7)
+	r.app.Place(p)
+	c := r.dial()
+	c.get("/page")
+	if a := c.want(200, "abcdef"); a.Header.Get("Cache-Status") != "usher; fwd=uri-miss" {
+		t.Errorf("%v", a.Header)
+	}
+	c.send("POST /page HTTP/1.1\r\nHost: app.test\r\nContent-Length: 0\r\n\r\n")
+	if a := c.want(200, "abcdef"); a.Header.Get("Cache-Status") != "usher; fwd=bypass" {
+		t.Errorf("%v", a.Header)
+	}
+	if !r.app.TrySleep(7, edge.Placement{State: edge.Asleep, CacheGen: p.CacheGen}) {
+		t.Fatal("does not sleep")
+	}
+	for _, state := range []edge.State{edge.Asleep, edge.Waking, edge.Holding, edge.Paused} {
+		r.app.Place(edge.Placement{State: state, CacheGen: p.CacheGen})
+		c.get("/page")
+		a := c.want(200, "abcdef")
+		for name, want := range map[string]string{
+			"Cache-Status": "usher; hit; ttl=57", "Age": "3", "X-App": "yes", "X-Hop": "", "Usher-Generation": "7", "Content-Length": "6",
+		} {
+			if got := a.Header.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", state, name, got, want)
+			}
+		}
+	}
+	c.send("HEAD /page HTTP/1.1\r\nHost: app.test\r\n\r\n")
+	if a := c.read("HEAD"); a.StatusCode != 200 || a.ContentLength != 6 {
+		t.Errorf("%+v", a.Response)
+	}
+	if n := o.heads.Load(); n != 2 || r.wake.Load() != 0 {
+		t.Errorf("the app saw %d requests and %d wakes", n, r.wake.Load())
+	}
+	if s := r.app.Stats(); s.Cached != 5 || s.Served != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// T03: what broke off is not kept.
+func TestABrokenAnswerIsNotKept(t *testing.T) {
+	var n atomic.Int32
+	o := newTCPOrigin(t, func(s *stage) {
+		for {
+			if _, ok := s.read(); !ok {
+				return
+			}
+			switch n.Add(1) {
+			case 1:
+				s.say("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabc")
+				return
+			case 2:
+				s.say(chunkedHead + "3\r\nabc\r\n")
+				return
+			default:
+				s.ok("abcdef")
+			}
+		}
+	})
+	r := newRig(t, rigOptions{cache: newShelf(), app: edge.AppConfig{CacheEnabled: true}})
+	r.app.Place(o.placement(1))
+	for range 2 {
+		c := r.dial()
+		c.get("/")
+		c.wantReset()
+	}
+	c := r.dial()
+	for _, want := range []string{"usher; fwd=uri-miss", "usher; hit; ttl=57"} {
+		c.get("/")
+		if a := c.want(200, "abcdef"); a.Header.Get("Cache-Status") != want {
+			t.Errorf("%v, want %s", a.Header, want)
+		}
+	}
+}
+
+// C14: a page that a retired generation still delivers is not kept for the new
+// one, and nothing of the old one is served after the switch.
+func TestAPageThatIsLateDoesNotEndInTheNextGeneration(t *testing.T) {
+	release := make(chan struct{})
+	app := func(g int, wait bool) *origin {
+		return newOrigin(t, each(func(s *stage, r *http.Request) {
+			if wait && r.URL.Path == "/slow" {
+				<-release
+			}
+			s.ok(fmt.Sprint(g))
+		}))
+	}
+	cache := newShelf()
+	r := newRig(t, rigOptions{cache: cache, app: edge.AppConfig{CacheEnabled: true}})
+	old := app(1, true)
+	r.app.Place(old.placement(1))
+	c, slow := r.dial(), r.dial()
+	c.get("/page")
+	c.want(200, "1")
+	slow.get("/slow")
+	eventually(t, "forwarded", func() bool { return old.heads.Load() == 2 })
+	r.app.Place(app(2, false).placement(2))
+	close(release)
+	slow.want(200, "1")
+	for _, path := range []string{"/page", "/slow"} {
+		c.get(path)
+		if a := c.want(200, "2"); a.Header.Get("Usher-Generation") != "2" {
+			t.Errorf("%v", a.Header)
+		}
+	}
+	if s := cache.spaces[1]; !s.closed || len(s.pages) != 0 {
+		t.Error("the old generation's pages are still there")
+	}
+}

@@ -1,0 +1,31 @@
+// Package engine stands before the edge's core and moves the bytes: listeners,
+// client connections, request and response bodies, upgrades.
+//
+// It is a goroutine per connection with edge/http1 as its parser, and not a
+// general HTTP server, because four things a proxy needs cannot be had from one
+// (fasthttp's was looked at, see docs/architecture.md): strictness about the
+// very bytes of a head; interim answers (1xx) passed on; news of a client that
+// leaves while its request waits for an app; a half-close that is not taken for
+// leaving. fasthttp answers where usher speaks for itself (ServeAsk).
+//
+// Guarantees:
+//   - Nothing is forwarded that http1 does not accept, and the connection ends
+//     with the first thing it does not.
+//   - Bodies stream both ways with back-pressure; nothing is buffered whole.
+//   - An answer that broke off after its head was sent ends in a reset, never in
+//     a neat ending, is never stored, and its connection is never used again.
+//   - Answers to pipelined requests go out in order, each at once.
+//   - A request is sent a second time only on proof that the first try delivered
+//     nothing, or if it is idempotent, without a body, and met a connection that
+//     had gone stale. No byte of a body that was dropped is ever needed again.
+//   - A client that leaves while its request is parked is never forwarded. After
+//     forwarding, the end of its sending side is no leaving, except for event
+//     streams and upgraded connections.
+//   - 100 Continue is sent at most once, and not before an app has the head.
+//   - An idle connection holds no buffer. No request arms a timer: one sweeper
+//     per server looks at all deadlines, so they are met within sweepEvery.
+//   - Shutdown returns by its context's end with no goroutine left.
+//
+// What Shutdown does not do: wait for upgraded connections and event streams;
+// they are ended politely at its beginning.
+package engine

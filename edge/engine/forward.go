@@ -1,0 +1,276 @@
+package engine
+
+import (
+	"errors"
+	"time"
+
+	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/upstream"
+)
+
+// watchAfter is how long a wait for the app goes on before the client is
+// watched. Most answers come sooner, and watching costs a system call.
+const watchAfter = time.Second
+
+// attempt is one try of a request at a target.
+type attempt struct {
+	target   *edge.Target
+	up       *upstream.Conn // nil: connecting failed
+	pump     *pump          // nil: the body was here already, or there is none
+	prefix   int            // bytes of m.in[m.r:] that were body and went with the head
+	sent     time.Time // when the head went out, if the cache wants to know
+	status   int // of the app's final answer, once it is on its way to the client
+	bytesIn  int64
+	bytesOut int64
+	fill     edge.Fill
+}
+
+// errBadBody is a request body that is not what its head said.
+var errBadBody = errors.New("engine: malformed request body")
+
+// forward tries the request at t, into which it is counted. It reports whether
+// it should be decided about again; otherwise it is finished.
+func (c *conn) forward(t *edge.Target) (again bool) {
+	c.try = attempt{target: t}
+	up, err := t.Pool().Get(c.srv.work, c.mem.req.IsIdempotent())
+	if err != nil {
+		return c.fail(err, 0)
+	}
+	c.try.up = up
+	c.up.Store(up)
+	more, err := c.send(up)
+	if err != nil && (errors.Is(err, errBadBody) || upstream.Undelivered(err)) {
+		return c.fail(err, 0)
+	}
+	if more && err == nil {
+		c.startPump()
+	}
+	// A write may fail because the app has answered already and closed: its
+	// answer is read all the same.
+	was, err := c.readHeads(up)
+	if err != nil || was.any() {
+		return c.fail(err, was)
+	}
+	c.mem.r += c.try.prefix // no other try will ask for it
+	c.try.prefix = 0
+	if c.mem.res.Status == 101 {
+		c.tunnel(up)
+		return false
+	}
+	c.relay(up)
+	return false
+}
+
+// send writes the head and as much of the body as is here. more says that there
+// is body left to move.
+func (c *conn) send(up *upstream.Conn) (more bool, err error) {
+	m := c.mem
+	cfg := c.lane.Config()
+	m.fwd = http1.Forward{
+		ClientIP: c.ip, Proto: c.srv.text.http, RequestID: c.lane.ID, RequestStart: c.lane.Start().UnixMilli(),
+		Via: c.viaName(), Trusted: c.trusted, Trailers: cfg.KeepTrailers,
+	}
+	m.out = http1.AppendRequest(m.out[:0], &m.req, &m.fwd)
+	done := m.req.Length == 0
+	if !done {
+		m.body.Reset(m.req.Length)
+		if done, err = c.appendPrefix(cfg); err != nil {
+			return false, err
+		}
+	}
+	if c.lane.Cached() != edge.CacheOff {
+		c.try.sent = time.Now()
+	}
+	_, err = up.Write(m.out)
+	up.Sent = done && err == nil
+	return !done, err
+}
+
+// appendPrefix puts the part of the body that is in the buffer behind the head.
+// It uses up nothing: should the try deliver nothing, the next one finds it
+// again.
+func (c *conn) appendPrefix(cfg *edge.AppConfig) (done bool, err error) {
+	m, x := c.mem, &c.try
+	chunked := m.req.Length == http1.Chunked
+	for !done {
+		var data []byte
+		var n int
+		data, n, done, err = m.body.Next(m.in[m.r+x.prefix : m.w])
+		if err != nil {
+			return false, errBadBody
+		}
+		x.prefix += n
+		x.bytesIn += int64(len(data))
+		if chunked {
+			m.out = http1.AppendChunk(m.out, data)
+		} else {
+			m.out = append(m.out, data...)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	if cfg.MaxBody > 0 && x.bytesIn > cfg.MaxBody {
+		return false, errTooLarge
+	}
+	if done && chunked {
+		m.out = http1.AppendLastChunk(m.out, c.requestTrailer(cfg))
+	}
+	return done, nil
+}
+
+// requestTrailer is what of a request's trailer goes to the app.
+func (c *conn) requestTrailer(cfg *edge.AppConfig) []http1.Field {
+	if cfg.KeepTrailers {
+		return c.mem.body.Trailer()
+	}
+	return nil
+}
+
+// readHeads reads up to the final head, or the 101 that was asked for, and
+// passes on what comes before it.
+func (c *conn) readHeads(up *upstream.Conn) (interrupt, error) {
+	m := c.mem
+	for {
+		c.waitForApp()
+		err := up.ReadHead(&m.res, m.req.Method, time.Time{})
+		if was := c.clock.rest(); err != nil || was.any() {
+			return was, err
+		}
+		switch {
+		case m.res.Status >= 200:
+			return 0, nil
+		case m.res.Status == 101:
+			if !m.res.Switches(&m.req) {
+				return 0, errBadSwitch
+			}
+			return 0, nil
+		default:
+			if err := c.interim(); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+// errBadSwitch is a 101 that nobody asked for.
+var errBadSwitch = &http1.Error{Status: 502, Reason: "app switches to a protocol that was not asked for"}
+
+// waitForApp starts the clock of an answer. While the app still gets the body,
+// its time does not run: the pump starts it.
+func (c *conn) waitForApp() {
+	now, limit := c.srv.now(), c.lane.Config().FirstByteTimeout
+	until, p := after(now, limit), c.try.pump
+	if p != nil {
+		until = 0
+	}
+	if until != 0 && limit <= watchAfter {
+		c.clock.wait(phaseLong, until)
+		return
+	}
+	c.waitUntil.Store(uint64(until))
+	c.clock.wait(phaseWait, after(now, watchAfter))
+	if p != nil && p.timed.Load() {
+		p.startTime()
+	}
+}
+
+// interim passes a 1xx on. Any of them tells that the app is at work, so that a
+// client which waits for 100 Continue gets it first.
+func (c *conn) interim() error {
+	m, p := c.mem, c.try.pump
+	if p != nil && !p.invite() {
+		return errClientGone
+	}
+	if m.res.Status == 100 {
+		return nil // ours has been sent, if it was waited for
+	}
+	m.out = http1.AppendInterim(m.out[:0], &m.res, &http1.Answer{Minor: m.req.Minor, Via: c.viaName()})
+	if len(m.out) > 0 && c.write(m.out) != edge.CauseNone {
+		return errClientGone
+	}
+	return nil
+}
+
+// errClientGone is a client that takes no more of its answer.
+var errClientGone = errors.New("engine: client is gone")
+
+// errTooLarge is a body beyond the app's limit.
+var errTooLarge = errors.New("engine: request body is too large")
+
+// fail ends a try that has no head to show. It reports whether the request may
+// be tried again; otherwise it has been answered.
+func (c *conn) fail(err error, was interrupt) (again bool) {
+	x := &c.try
+	if was.any() {
+		c.keep = false // whoever interrupted may not be done with it
+	}
+	why := c.stopPump()
+	cause := why
+	if cause == edge.CauseNone {
+		cause = causeOf(err, was, x.up != nil)
+	}
+	evidence := upstream.Evidence{
+		Err: err, Idempotent: c.mem.req.IsIdempotent(), Body: c.mem.req.Length != 0,
+		BodyLost: x.pump != nil && x.pump.taken > 0, Retried: c.lane.Retries() > 0,
+	}
+	if x.up != nil {
+		evidence.Reused, evidence.Responded = x.up.Reused, x.up.Responded()
+		c.discard(x.up)
+	}
+	retryable := cause == edge.CauseConnectRefused || cause == edge.CauseDiedBeforeResponse
+	if retryable && upstream.MayRetry(evidence) {
+		return c.again(cause)
+	}
+	c.refuse(cause)
+	return false
+}
+
+// again gives the target back for one more decision. A refused connection
+// often means that the app has just died: the control plane gets a moment to
+// say so.
+func (c *conn) again(cause edge.Cause) bool {
+	if !c.lane.Retry() {
+		c.finish(edge.Result{Ending: edge.Failed, Cause: cause, BytesIn: c.try.bytesIn})
+		c.abort()
+		return false
+	}
+	if cause == edge.CauseConnectRefused {
+		c.lane.AwaitChange(c.srv.park, refusedPause)
+	}
+	return true
+}
+
+// refusedPause is how long a retry waits for news of an app that refused a
+// connection.
+const refusedPause = 100 * time.Millisecond
+
+// causeOf says why there is no answer.
+func causeOf(err error, was interrupt, connected bool) edge.Cause {
+	var malformed *http1.Error
+	switch {
+	case was.gone(), errors.Is(err, errClientGone):
+		return edge.CauseClientGone
+	case was.late():
+		return edge.CauseFirstByteTimeout
+	case errors.Is(err, errBadBody):
+		return edge.CauseBadRequest
+	case errors.Is(err, errTooLarge):
+		return edge.CauseBodyTooLarge
+	case errors.Is(err, upstream.ErrFull):
+		return edge.CauseAtCapacity
+	case !connected:
+		return edge.CauseConnectRefused
+	case errors.As(err, &malformed):
+		return edge.CauseBadResponse
+	default:
+		return edge.CauseDiedBeforeResponse
+	}
+}
+
+// discard closes a connection to the app.
+func (c *conn) discard(up *upstream.Conn) {
+	c.up.Store(nil)
+	c.try.target.Pool().Discard(up)
+}

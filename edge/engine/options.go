@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/http1"
+)
+
+// Options of a Server. Zero fields mean the defaults named here.
+type Options struct {
+	Edge *edge.Edge // required
+
+	HeadTimeout  time.Duration // from a head's first byte to its last; default 10 s
+	IdleTimeout  time.Duration // between requests; default 75 s
+	BodyTimeout  time.Duration // without a byte of a request's body; default 30 s
+	WriteTimeout time.Duration // without the client taking a byte; default 60 s
+	// MinBodyRate is how many bytes a second a request's body must come with,
+	// measured over windows of BodyTimeout. Default 256; below 0 means none.
+	MinBodyRate int64
+
+	// MaxConnections is how many clients may be connected at once. Further ones
+	// wait in the listeners' queues. Default 0: no bound.
+	MaxConnections int
+	// Limits of request heads.
+	Limits http1.Limits
+
+	// TrustedProxies are the peers whose X-Forwarded-* and X-Request-Id are kept.
+	// Peers of unix listeners are trusted anyway.
+	TrustedProxies []netip.Prefix
+
+	// Via is the name in the Via field, by which a request that comes round is
+	// known. Default: "usher-" and eight random hex digits.
+	Via string
+
+	// Warn gets what an operator should know: accepting pauses, a listener
+	// failed. nil: nothing is said.
+	Warn func(msg string)
+
+	poison bool // tests: overwrite buffers that were given back
+}
+
+var errNoEdge = errors.New("engine: Options.Edge is required")
+
+func (o Options) complete() (Options, error) {
+	if o.Edge == nil {
+		return o, errNoEdge
+	}
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&o.HeadTimeout, 10*time.Second)
+	def(&o.IdleTimeout, 75*time.Second)
+	def(&o.BodyTimeout, 30*time.Second)
+	def(&o.WriteTimeout, 60*time.Second)
+	if o.MinBodyRate == 0 {
+		o.MinBodyRate = 256
+	}
+	o.Limits = o.Limits.WithDefaults()
+	if o.Via == "" {
+		o.Via = fmt.Sprintf("usher-%08x", rand.Uint32())
+	}
+	if o.Warn == nil {
+		o.Warn = func(string) {}
+	}
+	return o, nil
+}

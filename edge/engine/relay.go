@@ -1,0 +1,195 @@
+package engine
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/upstream"
+)
+
+// smallPiece is up to where copying a piece of body behind its head is cheaper
+// than handing the kernel two pieces.
+const smallPiece = 4 << 10
+
+// relay sends the app's final answer on and finishes the request.
+func (c *conn) relay(up *upstream.Conn) {
+	m, x := c.mem, &c.try
+	if p := x.pump; p != nil && !p.whole.Load() {
+		c.keep = false // the app answers before it has the body
+	}
+	if c.srv.draining.Load() {
+		c.keep = false
+	}
+	chunked := m.res.ChunkedTo(m.req.Minor)
+	if m.res.Length < 0 && !chunked {
+		c.keep = false
+	}
+	x.status = m.res.Status
+	c.appendExtra()
+	x.fill = c.store()
+	x.pump.startAnswer()
+	m.out = http1.AppendResponse(m.out[:0], &m.res, &http1.Answer{
+		Minor: m.req.Minor, KeepAlive: c.keep, Chunked: chunked, Via: c.viaName(), Extra: m.extra,
+	})
+	var cause edge.Cause
+	if isEventStream(&m.res) && m.res.Length < 0 {
+		cause = c.relayEvents(up, chunked)
+	} else {
+		cause = c.relayBody(up, chunked)
+	}
+	c.endRelay(up, cause)
+}
+
+// appendExtra builds the field lines of ours: which generation answers, and
+// what the cache had to say.
+func (c *conn) appendExtra() {
+	m := c.mem
+	m.extra = append(m.extra[:0], c.lane.Lines()...)
+	switch c.lane.Cached() {
+	case edge.CacheMiss:
+		m.extra = append(m.extra, "Cache-Status: usher; fwd=uri-miss\r\n"...)
+	case edge.CacheStale:
+		m.extra = append(m.extra, "Cache-Status: usher; fwd=stale\r\n"...)
+	case edge.CacheBypass:
+		m.extra = append(m.extra, "Cache-Status: usher; fwd=bypass\r\n"...)
+	default:
+	}
+}
+
+// store offers the answer to the cache; nil means that it is not kept.
+func (c *conn) store() edge.Fill {
+	if c.lane.Cached() == edge.CacheOff {
+		return nil
+	}
+	m := c.mem
+	m.out = http1.AppendFields(m.out[:0], &m.res)
+	m.out = append(m.out, c.lane.Lines()...)
+	return c.lane.Stored(&edge.CacheAnswer{
+		Status: m.res.Status, Header: &m.res, Fields: m.out, Length: max(m.res.Length, -1),
+	}, c.try.sent)
+}
+
+// isEventStream says whether the answer is one that ends only with its reader
+// (WHATWG HTML, server-sent events).
+func isEventStream(res *http1.Response) bool {
+	const kind = "text/event-stream"
+	v := res.Value(http1.ContentType)
+	return len(v) >= len(kind) && bytes.EqualFold(v[:len(kind)], []byte(kind))
+}
+
+// relayBody moves the body from the app to the client; the head waits in m.out.
+// Pieces go out as they come.
+func (c *conn) relayBody(up *upstream.Conn, chunked bool) edge.Cause {
+	for {
+		data, done, was, err := c.readBody(up)
+		if err != nil || was.any() {
+			return c.flushBroken(was)
+		}
+		if cause := c.passOn(up, data, done, chunked); cause != edge.CauseNone || done {
+			return cause
+		}
+	}
+}
+
+// readBody reads the next piece. A head that waits in m.out goes out before it,
+// unless the body has a length: then it is in most cases here already, and head
+// and body go out in one piece.
+func (c *conn) readBody(up *upstream.Conn) (data []byte, done bool, was interrupt, err error) {
+	if len(c.mem.out) > 0 && c.mem.res.Length < 0 {
+		if cause := c.flush(); cause != edge.CauseNone {
+			return nil, false, interrupt(goneBit), nil
+		}
+	}
+	c.clock.wait(phaseFlow, after(c.srv.now(), watchAfter))
+	data, done, err = up.ReadBody(time.Time{})
+	return data, done, c.clock.rest(), err
+}
+
+// flush sends what is in m.out.
+func (c *conn) flush() edge.Cause {
+	cause := c.write(c.mem.out)
+	c.mem.out = c.mem.out[:0]
+	return cause
+}
+
+// flushBroken says why an answer broke off after its head. The head itself may
+// still wait in m.out; it is sent, as the client should not read less than the
+// truth.
+func (c *conn) flushBroken(was interrupt) edge.Cause {
+	if was.gone() {
+		return edge.CauseClientGone
+	}
+	if len(c.mem.out) > 0 {
+		c.flush()
+	}
+	return edge.CauseAborted
+}
+
+// passOn sends one piece of body, together with what is in m.out.
+func (c *conn) passOn(up *upstream.Conn, data []byte, done, chunked bool) edge.Cause {
+	m, x := c.mem, &c.try
+	if x.fill != nil && len(data) > 0 {
+		_, _ = x.fill.Write(data) // a fill that has had enough is not committed
+	}
+	x.bytesOut += int64(len(data))
+	tail := m.extra[:0]
+	if chunked && len(data) > 0 {
+		m.out = http1.AppendChunkSize(m.out, len(data))
+		tail = append(tail, '\r', '\n')
+	}
+	if chunked && done {
+		tail = http1.AppendLastChunk(tail, up.Trailer())
+	}
+	m.extra = tail
+	if len(data) <= smallPiece {
+		m.out = append(append(m.out, data...), tail...)
+		data, tail = nil, nil
+	}
+	if len(m.out) == 0 && len(data) == 0 {
+		return edge.CauseNone
+	}
+	cause := c.writeAll(m.out, data, tail)
+	m.out = m.out[:0]
+	return cause
+}
+
+// endRelay finishes a request whose answer has been relayed, as far as cause
+// says. The core is told before the app's connection is given back: until then
+// the request can be cut.
+func (c *conn) endRelay(up *upstream.Conn, cause edge.Cause) {
+	x := &c.try
+	pumped := c.stopPump()
+	if cause == edge.CauseAborted && pumped != edge.CauseNone {
+		cause = pumped // the answer broke off because the request did
+	}
+	switch {
+	case x.fill == nil:
+	case cause == edge.CauseNone:
+		x.fill.Commit()
+	default:
+		x.fill.Abort()
+	}
+	ok := c.finish(c.result(cause))
+	if cause != edge.CauseNone || !ok {
+		c.discard(up)
+		c.abort()
+		return
+	}
+	c.up.Store(nil)
+	x.target.Pool().Put(up)
+}
+
+// result is how the request ended, given what kept its answer from being whole.
+func (c *conn) result(cause edge.Cause) edge.Result {
+	x := &c.try
+	res := edge.Result{Ending: edge.Served, Cause: cause, Status: x.status, BytesIn: x.bytesIn, BytesOut: x.bytesOut}
+	if x.pump != nil {
+		res.BytesIn += x.pump.taken
+	}
+	if cause != edge.CauseNone {
+		res.Ending = cause.Ending()
+	}
+	return res
+}

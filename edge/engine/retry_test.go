@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usher-edge/usher/edge"
+)
+
+// R01: the app closes idle connections just as they are used again.
+func TestIdleConnectionsThatTheAppClosesCostNoRequest(t *testing.T) {
+	for name, make := range map[string]func(testing.TB, func(*stage)) *origin{"tcp": newTCPOrigin, "unix": newOrigin} {
+		t.Run(name, func(t *testing.T) {
+			var executed atomic.Int32
+			const idle = 3 * time.Millisecond
+			o := make(t, func(s *stage) {
+				for {
+					_ = s.SetReadDeadline(time.Now().Add(idle))
+					r, ok := s.read()
+					if !ok {
+						return
+					}
+					_ = s.SetReadDeadline(time.Time{})
+					_, _ = io.Copy(io.Discard, r.Body)
+					executed.Add(1)
+					s.ok("x")
+				}
+			})
+			r := newRig(t, rigOptions{})
+			r.app.Place(o.placement(1))
+			c := r.dial()
+			const n = 200
+			for i := range n {
+				// The pool learns from the first requests how long the app keeps a
+				// connection. On a unix socket a request can be written just before the
+				// app closes, so only what may run twice is safe there.
+				if i < n/10 || i%2 == 0 || name == "unix" {
+					c.get("/")
+				} else {
+					c.send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 2\r\n\r\nhi")
+				}
+				c.want(200, "x")
+				<-time.After(idle + time.Duration(i%11-5)*100*time.Microsecond)
+			}
+			if got := executed.Load(); got != n {
+				t.Errorf("%d executed, want %d", got, n)
+			}
+		})
+	}
+}
+
+// R02: what the app may have executed is not sent again.
+func TestWhatTheAppMayHaveExecutedIsNotSentAgain(t *testing.T) {
+	for _, request := range []string{
+		"POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 2\r\n\r\nhi",
+		"POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 0\r\n\r\n",
+		"PUT / HTTP/1.1\r\nHost: app.test\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: app.test\r\n\r\n",
+	} {
+		var executed atomic.Int32
+		o := newTCPOrigin(t, func(s *stage) {
+			r, ok := s.read()
+			if !ok {
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+			executed.Add(1)
+		})
+		r := newRig(t, rigOptions{})
+		r.app.Place(o.placement(1))
+		c := r.dial()
+		c.send(request)
+		a := c.status(502)
+		if got := a.Header.Get("Proxy-Status"); got != "usher; error=connection_terminated" {
+			t.Errorf("Proxy-Status %q", got)
+		}
+		if n := executed.Load(); n != 1 {
+			t.Errorf("%.4s was executed %d times", request, n)
+		}
+		if n := r.last(1); n.Retries != 0 || n.Result.Cause != edge.CauseDiedBeforeResponse {
+			t.Errorf("%+v", n)
+		}
+	}
+}
+
+func TestAnIdempotentRequestOnAStaleConnectionIsSentAgain(t *testing.T) {
+	o := newTCPOrigin(t, func(s *stage) {
+		for i := 0; ; i++ {
+			if _, ok := s.read(); !ok {
+				return
+			}
+			if s.no == 1 && i == 1 {
+				return // it got the second request and dies
+			}
+			s.ok("x")
+		}
+	})
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	c.get("/1")
+	c.want(200, "x")
+	c.get("/2")
+	c.want(200, "x")
+	if n := r.last(2); n.Retries != 1 {
+		t.Errorf("%d retries", n.Retries)
+	}
+}
+
+// R03, R07: the first try is refused; the second one, at the app's new address,
+// has the whole body.
+func TestARefusedTryIsDecidedAgainWithItsBodyWhole(t *testing.T) {
+	o := newOrigin(t, each(func(s *stage, r *http.Request) {
+		h := sha256.New()
+		n, _ := io.Copy(h, r.Body)
+		s.ok(fmt.Sprintf("%d %x", n, h.Sum(nil)))
+	}))
+	dead := edge.Placement{Generation: 1, State: edge.Serving, Network: "unix", Address: "/nowhere/at/all"}
+	const size = 1 << 20
+	h := sha256.New()
+	_, _ = io.CopyN(h, zeros{}, size)
+	want := fmt.Sprintf("%d %x", size, h.Sum(nil))
+	r := newRig(t, rigOptions{})
+	for i, framing := range []string{"length", "chunked"} {
+		r.app.Place(dead)
+		c := r.dial()
+		if framing == "length" {
+			c.send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: %d\r\n\r\n", size))
+		} else {
+			c.send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: app.test\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n", size))
+		}
+		eventually(t, "first try", func() bool { return r.app.Stats().Retries == uint64(i+1) })
+		r.app.Place(edge.Placement{State: edge.Asleep}) // the app was dead: it is woken
+		eventually(t, "parked", func() bool { return r.app.Stats().Parked == 1 })
+		go r.app.Place(o.placement(uint64(i + 2)))
+		_, _ = io.CopyN(c, zeros{}, size)
+		if framing == "chunked" {
+			c.send("\r\n0\r\n\r\n")
+		}
+		c.want(200, want)
+	}
+	if r.wake.Load() < 2 {
+		t.Errorf("%d wakes", r.wake.Load())
+	}
+}
+
+func TestTheSecondFailureIsTold(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	r.app.Place(edge.Placement{Generation: 1, State: edge.Serving, Network: "unix", Address: "/nowhere/at/all"})
+	c := r.dial()
+	c.get("/")
+	a := c.status(502)
+	if !strings.Contains(a.Header.Get("Proxy-Status"), "connection_refused") {
+		t.Errorf("%v", a.Header)
+	}
+	if n := r.last(1); n.Retries != 1 || n.Result.Cause != edge.CauseConnectRefused || n.Result.Ending != edge.Failed {
+		t.Errorf("%+v", n)
+	}
+}

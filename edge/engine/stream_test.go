@@ -1,0 +1,583 @@
+package engine
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usher-edge/usher/edge"
+)
+
+const chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+// T05, T06: whatever framing the app chooses, the body is the same and the
+// client's connection lives on.
+func TestEveryFramingReachesTheClientAlike(t *testing.T) {
+	answers := map[string]struct{ raw, body string }{
+		"length":           {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello"},
+		"chunked":          {chunkedHead + "2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", "hello"},
+		"chunked, trailer": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n5\r\nhello\r\n0\r\nX-T: v\r\n\r\n", "hello"},
+		"close, 1.1":       {"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello", "hello"},
+		"close, 1.0":       {"HTTP/1.0 200 OK\r\n\r\nhello", "hello"},
+		"204":              {"HTTP/1.1 204 No Content\r\n\r\n", ""},
+		"304":              {"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", ""},
+		"empty":            {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", ""},
+		"empty chunked":    {chunkedHead + "0\r\n\r\n", ""},
+	}
+	o := newOrigin(t, func(s *stage) {
+		for {
+			r, ok := s.read()
+			if !ok {
+				return
+			}
+			raw := answers[r.Header.Get("X-Case")].raw
+			if r.Method == "HEAD" {
+				raw, _, _ = strings.Cut(raw, "\r\n\r\n")
+				raw += "\r\n\r\n"
+			}
+			s.say("%s", raw)
+			if strings.HasPrefix(r.Header.Get("X-Case"), "close") {
+				return
+			}
+		}
+	})
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	for name, want := range answers {
+		for _, method := range []string{"GET", "HEAD"} {
+			c.send(method + " / HTTP/1.1\r\nHost: app.test\r\nX-Case: " + name + "\r\n\r\n")
+			a := c.read(method)
+			body := want.body
+			if method == "HEAD" {
+				body = ""
+			}
+			if a.body != body || a.err != nil {
+				t.Errorf("%s %s: %q, %v", method, name, a.body, a.err)
+			}
+			if method == "HEAD" && name == "length" && a.ContentLength != 5 {
+				t.Errorf("HEAD lost its Content-Length: %v", a.Header)
+			}
+			if name == "chunked, trailer" && method == "GET" && a.Trailer.Get("X-T") != "v" {
+				t.Errorf("the trailer is gone: %v", a.Trailer)
+			}
+			if a.Close {
+				t.Errorf("%s %s: the client's connection does not live on", method, name)
+			}
+		}
+	}
+}
+
+// T02, T03: an answer that breaks off is never made to look whole.
+func TestAnAnswerThatBreaksOffEndsInAReset(t *testing.T) {
+	for name, raw := range map[string]string{
+		"chunked":        chunkedHead + "5\r\nhello\r\n",
+		"mid chunk":      chunkedHead + "5\r\nhel",
+		"length":         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello",
+		"only head":      "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n",
+		"bad chunk size": chunkedHead + "5\r\nhello\r\nzz\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newTCPOrigin(t, func(s *stage) {
+				s.read()
+				s.say("%s", raw)
+			})
+			r := newRig(t, rigOptions{})
+			r.app.Place(o.placement(1))
+			c := r.dial()
+			c.get("/")
+			b, err := io.ReadAll(c.r)
+			if err == nil || isTimeout(err) {
+				t.Fatalf("%q, %v; want a reset", b, err)
+			}
+			_, body, _ := strings.Cut(string(b), "\r\n\r\n")
+			if strings.HasSuffix(body, "0\r\n\r\n") || strings.Contains(string(b), "502") {
+				t.Errorf("the rest of the answer is made up: %q", b)
+			}
+			n := r.last(1)
+			if n.Result.Ending != edge.Failed || n.Result.Cause != edge.CauseAborted || n.Result.Status != 200 {
+				t.Errorf("%+v", n.Result)
+			}
+		})
+	}
+}
+
+func TestAnAnswerThatIsNoHTTPIs502(t *testing.T) {
+	for name, raw := range map[string]string{
+		"garbage":        "hello there\r\n\r\n",
+		"two lengths":    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+		"length and TE":  "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"bare LF":        "HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+		"uninvited 101":  "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+		"head cut short": "HTTP/1.1 200 OK\r\nContent-Le",
+	} {
+		o := newTCPOrigin(t, func(s *stage) {
+			s.read()
+			s.say("%s", raw)
+		})
+		r := newRig(t, rigOptions{})
+		r.app.Place(o.placement(1))
+		c := r.dial()
+		c.get("/")
+		a := c.status(502)
+		if a.Header.Get("Proxy-Status") == "" {
+			t.Errorf("%s: no Proxy-Status", name)
+		}
+		c.get("/") // a bodiless request that failed does not end the connection
+		c.status(502)
+		if n := o.conns.Load(); n < 2 {
+			t.Errorf("%s: a broken connection was used again", name)
+		}
+	}
+}
+
+func TestSurplusBytesAreNeverTakenForAnAnswer(t *testing.T) {
+	o := newOrigin(t, func(s *stage) {
+		for {
+			r, ok := s.read()
+			if !ok {
+				return
+			}
+			s.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n%sHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL", r.URL.Path[1:])
+		}
+	})
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	for _, p := range []string{"aa", "bb", "cc"} {
+		c.get("/" + p)
+		c.want(200, p)
+	}
+}
+
+// T10: bodies stream, both ways, with back-pressure.
+func TestLargeBodiesStreamBothWays(t *testing.T) {
+	const size = 64 << 20
+	o := newOrigin(t, each(func(s *stage, r *http.Request) {
+		if r.Method == "GET" {
+			s.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size)
+			_, _ = io.CopyN(s, zeros{}, size)
+			return
+		}
+		h := sha256.New()
+		n, _ := io.Copy(h, r.Body)
+		s.ok(fmt.Sprintf("%d %x", n, h.Sum(nil)))
+	}))
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	h := sha256.New()
+	_, _ = io.CopyN(h, zeros{}, size)
+	want := fmt.Sprintf("%d %x", size, h.Sum(nil))
+
+	c := r.dial()
+	c.get("/")
+	res, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, res.Body); n != size || err != nil {
+		t.Fatalf("down: %d, %v", n, err)
+	}
+	c.send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: %d\r\n\r\n", size))
+	_, _ = io.CopyN(c, zeros{}, size)
+	c.want(200, want)
+	c.send("POST / HTTP/1.1\r\nHost: app.test\r\nTransfer-Encoding: chunked\r\n\r\n")
+	w := bufio.NewWriterSize(c, 1<<16)
+	for left := size; left > 0; {
+		n := min(left, 12345)
+		fmt.Fprintf(w, "%x\r\n", n)
+		_, _ = io.CopyN(w, zeros{}, int64(n))
+		_, _ = w.WriteString("\r\n")
+		left -= n
+	}
+	_, _ = w.WriteString("0\r\nX-Trailer: dropped\r\n\r\n")
+	_ = w.Flush()
+	c.want(200, want)
+	c.get("/")
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapInuse) - int64(before.HeapInuse); grown > 16<<20 {
+		t.Errorf("the heap grew by %d MiB", grown>>20)
+	}
+	if n := r.last(3).Result; n.BytesIn != size || n.Status != 200 {
+		t.Errorf("%+v", n)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+func TestBothDirectionsFlowAtOnce(t *testing.T) {
+	o := newOrigin(t, func(s *stage) {
+		r, ok := s.read()
+		if !ok {
+			return
+		}
+		s.say(chunkedHead)
+		b := make([]byte, 100)
+		for {
+			n, err := r.Body.Read(b)
+			if n > 0 {
+				s.say("%x\r\n%s\r\n", n, b[:n])
+			}
+			if err != nil {
+				break
+			}
+		}
+		s.say("0\r\n\r\n")
+	})
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	c.send("POST / HTTP/1.1\r\nHost: app.test\r\nTransfer-Encoding: chunked\r\n\r\n")
+	var res *http.Response
+	for i := range 10 {
+		word := fmt.Sprintf("word %d", i)
+		c.send(fmt.Sprintf("%x\r\n%s\r\n", len(word), word))
+		if res == nil {
+			var err error
+			if res, err = http.ReadResponse(c.r, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := make([]byte, len(word))
+		if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != word {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	c.send("0\r\n\r\n")
+	if b, err := io.ReadAll(res.Body); len(b) > 0 || err != nil {
+		t.Fatalf("%q, %v", b, err)
+	}
+}
+
+// An app that answers early and closes, with a large body still to come: the
+// client gets the answer.
+func TestAnEarlyAnswerReachesAClientThatStillSends(t *testing.T) {
+	for name, then := range map[string]func(s *stage){
+		"closes": func(*stage) {},
+		"stays":  func(s *stage) { _, _ = io.Copy(io.Discard, s.r) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newTCPOrigin(t, func(s *stage) {
+				s.read()
+				s.say("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
+				then(s)
+			})
+			r := newRig(t, rigOptions{})
+			r.app.Place(o.placement(1))
+			c := r.dial()
+			c.send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 10000000\r\n\r\n")
+			sent := make(chan struct{})
+			go func() {
+				defer close(sent)
+				_, _ = io.CopyN(c, zeros{}, 10000000) // breaks off when the edge closes
+			}()
+			a := c.want(401, "no")
+			if !a.Close {
+				t.Error("the connection is said to live on")
+			}
+			<-sent
+			if n := r.last(1).Result; n.Ending != edge.Served || n.Status != 401 {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
+// T11: Expect is answered once, when the app is there, and not if it refuses.
+func TestContinueIsSentOnceAndOnlyIfTheAppDoesNotRefuse(t *testing.T) {
+	o := newOrigin(t, func(s *stage) {
+		for {
+			r, ok := s.read()
+			if !ok {
+				return
+			}
+			if r.Header.Get("Expect") != "" {
+				t.Error("Expect was forwarded")
+			}
+			if r.URL.Path == "/refuse" {
+				s.say("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+				return
+			}
+			if r.URL.Path == "/eager" {
+				s.say("HTTP/1.1 100 Continue\r\n\r\n")
+			}
+			if r.URL.Path == "/hints" {
+				s.say("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+			}
+			b, _ := io.ReadAll(r.Body)
+			s.ok(string(b))
+		}
+	})
+	r := newRig(t, rigOptions{})
+	post := func(path string) *client {
+		c := r.dial()
+		c.send("POST " + path + " HTTP/1.1\r\nHost: app.test\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+		return c
+	}
+	r.app.Place(edge.Placement{State: edge.Waking})
+	c := post("/held")
+	eventually(t, "parked", func() bool { return r.app.Stats().Parked == 1 })
+	_ = c.SetReadDeadline(time.Now().Add(2 * continueAfter))
+	if b, err := c.r.Peek(1); err == nil {
+		t.Fatalf("%q while the app wakes", b)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+	c.r.Reset(c.Conn)
+	r.app.Place(o.placement(1))
+	for i, c := range []*client{c, post("/eager"), post("/plain")} {
+		if a := c.read("POST"); a.StatusCode != 100 {
+			t.Fatalf("%d: %d, want 100", i, a.StatusCode)
+		}
+		c.send("hello")
+		c.want(200, "hello")
+		c.get("/next")
+		c.want(200, "")
+	}
+	c = post("/hints")
+	for _, want := range []int{100, 103} {
+		if a := c.read("POST"); a.StatusCode != want {
+			t.Fatalf("%d, want %d", a.StatusCode, want)
+		}
+	}
+	c.send("hello")
+	c.want(200, "hello")
+	c = post("/refuse")
+	if a := c.read("POST"); a.StatusCode != 401 || !a.Close {
+		t.Fatalf("%d, close %v", a.StatusCode, a.Close)
+	}
+}
+
+func TestInterimAnswersArePassedOn(t *testing.T) {
+	o := newOrigin(t, each(func(s *stage, r *http.Request) {
+		s.say("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+		s.ok("done")
+	}))
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	c.get("/")
+	for _, want := range []int{102, 103, 200} {
+		if a := c.read("GET"); a.StatusCode != want {
+			t.Fatalf("%d, want %d", a.StatusCode, want)
+		}
+	}
+	c.send("GET / HTTP/1.0\r\n\r\n")
+	if a := c.read("GET"); a.StatusCode != 200 {
+		t.Fatalf("1.0: %d", a.StatusCode)
+	}
+}
+
+// T01, T08: events go out at once; a client that leaves is noticed though the
+// app is silent.
+func TestEventsAreSentAtOnceAndALeavingReaderEndsTheStream(t *testing.T) {
+	next, left := make(chan string), make(chan struct{}, 10)
+	o := newOrigin(t, func(s *stage) {
+		if _, ok := s.read(); !ok {
+			return
+		}
+		s.say("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			_, _ = io.Copy(io.Discard, s.r)
+		}()
+		for {
+			select {
+			case e := <-next:
+				s.say("%x\r\n%s\r\n", len(e), e)
+			case <-gone:
+				left <- struct{}{}
+				return
+			}
+		}
+	})
+	r := newRig(t, rigOptions{app: edge.AppConfig{FirstByteTimeout: 200 * time.Millisecond}})
+	r.app.Place(o.placement(1))
+	for name, leave := range map[string]func(c *client){
+		"closes": func(c *client) { c.Close() },
+		"half":   func(c *client) { c.fin() },
+		"resets": func(c *client) { c.rst() },
+	} {
+		c := r.dial()
+		c.get("/")
+		res, err := http.ReadResponse(c.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			next <- "data: x\n\n"
+			b := make([]byte, 9)
+			if _, err := io.ReadFull(res.Body, b); err != nil || string(b) != "data: x\n\n" {
+				t.Fatalf("%q, %v", b, err)
+			}
+		}
+		if s := r.app.Stats(); s.Streams != 1 || r.app.Activity().InFlight != 1 {
+			t.Errorf("%+v", s)
+		}
+		<-time.After(3 * sweepEvery) // S11: no deadline of others ends it
+		leave(c)
+		select {
+		case <-left:
+		case <-time.After(2 * time.Second):
+			t.Fatalf("%s: the app was not told within 2 s", name)
+		}
+	}
+	if n := r.last(3).Result; n.Ending != edge.Gone || n.Cause != edge.CauseClientGone {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestEventStreamsThatAreAskedToEndGetTheRetryHint(t *testing.T) {
+	said := make(chan struct{})
+	half := false
+	o := newOrigin(t, func(s *stage) {
+		if _, ok := s.read(); !ok {
+			return
+		}
+		s.say("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: x\n\n")
+		if half {
+			s.say("data: cut")
+		}
+		said <- struct{}{}
+		_, _ = io.Copy(io.Discard, s.r)
+	})
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	for _, want := range []string{"data: x\n\nretry: 1000\n\n", "data: x\n\ndata: cut"} {
+		c.get("/")
+		<-said
+		want, begun := want, strings.TrimSuffix(want, retryHint)
+		res, err := http.ReadResponse(c.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, len(begun))
+		if _, err := io.ReadFull(res.Body, b); err != nil {
+			t.Fatal(err)
+		}
+		r.app.CloseStreams(1, 0)
+		rest, err := io.ReadAll(res.Body)
+		if got := string(b) + string(rest); got != want || err != nil {
+			t.Fatalf("%q, %v; want %q", got, err, want)
+		}
+		half = true
+	}
+	if n := r.last(2).Result; n.Ending != edge.Served {
+		t.Errorf("%+v", n)
+	}
+}
+
+// T04: a connection with unread bytes is never used again.
+func TestAbortedDownloadsLeaveNothingBehind(t *testing.T) {
+	o := newOrigin(t, each(func(s *stage, r *http.Request) {
+		if r.URL.Path == "/big" {
+			s.say("HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n")
+			_, _ = io.CopyN(s, zeros{}, 5000000)
+			return
+		}
+		s.ok(r.URL.RawQuery)
+	}))
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	for i := range 100 {
+		c := r.dial()
+		c.get("/big")
+		_, _ = io.CopyN(io.Discard, c.r, int64(i*20000))
+		if i%2 == 0 {
+			c.rst()
+		} else {
+			c.Close()
+		}
+		d := r.dial()
+		d.get(fmt.Sprintf("/id?%d", i))
+		d.want(200, fmt.Sprint(i))
+		d.Close()
+	}
+	eventually(t, "nothing in flight", func() bool { return r.app.Activity().InFlight == 0 })
+}
+
+func TestAClientThatHalfClosesGetsItsAnswer(t *testing.T) {
+	got := make(chan struct{})
+	o := newOrigin(t, each(func(s *stage, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-got
+		s.ok("late")
+	}))
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	c.send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 5\r\n\r\nhello")
+	eventually(t, "forwarded", func() bool { return o.heads.Load() == 1 })
+	c.fin()
+	<-time.After(watchAfter + 3*sweepEvery) // it is watched by now, and still not gone
+	close(got)
+	c.want(200, "late")
+	c.wantEOF()
+}
+
+func TestAClientThatResetsWhileTheAppWorksIsNoticed(t *testing.T) {
+	gone := make(chan error, 1)
+	o := newOrigin(t, func(s *stage) {
+		s.read()
+		_, err := s.r.ReadByte()
+		gone <- err
+	})
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	c.get("/")
+	eventually(t, "forwarded", func() bool { return o.heads.Load() == 1 })
+	c.rst()
+	select {
+	case err := <-gone:
+		if !errors.Is(err, io.EOF) {
+			t.Logf("the app saw %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the app was not told")
+	}
+	if n := r.last(1).Result; n.Ending != edge.Gone || n.Status != 499 {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestARequestBodyThatBreaksOffIsNotMadeWhole(t *testing.T) {
+	for name, head := range map[string]string{
+		"length":  "Content-Length: 100000\r\n\r\nhello",
+		"chunked": "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+	} {
+		got := make(chan error, 1)
+		o := newOrigin(t, func(s *stage) {
+			r, ok := s.read()
+			if !ok {
+				return
+			}
+			_, err := io.Copy(io.Discard, r.Body)
+			got <- err
+		})
+		r := newRig(t, rigOptions{})
+		r.app.Place(o.placement(1))
+		c := r.dial()
+		c.send("POST / HTTP/1.1\r\nHost: app.test\r\n" + head)
+		eventually(t, "forwarded", func() bool { return o.heads.Load() == 1 })
+		c.fin()
+		if err := <-got; err == nil {
+			t.Errorf("%s: the app got a body that looks whole", name)
+		}
+		if n := r.last(1).Result; n.Ending != edge.Gone || n.BytesIn != 5 {
+			t.Errorf("%s: %+v", name, n)
+		}
+	}
+}

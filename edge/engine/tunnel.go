@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/upstream"
+)
+
+const (
+	// halfOpen is how long one direction of a tunnel lives on without a byte
+	// after the other has ended.
+	halfOpen = 10 * time.Second
+	// partingTime is how long a frame that is under way may take to end, and how
+	// long the client may take to answer a close frame.
+	partingTime = time.Second
+)
+
+// tunnel carries a connection that has switched to another protocol: bytes both
+// ways, those that came together with the heads first, until both sides have
+// ended.
+type tunnel struct {
+	c      *conn
+	up     *upstream.Conn
+	ending *ending
+	ws     bool
+	frames frames
+
+	out      int64         // bytes to the client
+	in       int64         // bytes to the app; for others once upDone is closed
+	inFailed edge.Cause    // likewise
+	upDone   chan struct{} // closed when the client's direction has ended
+}
+
+// tunnel answers with the app's 101 and runs the tunnel to its end.
+func (c *conn) tunnel(up *upstream.Conn) {
+	m, x := c.mem, &c.try
+	x.status = 101
+	c.keep = false
+	c.appendExtra()
+	m.out = http1.AppendResponse(m.out[:0], &m.res, &http1.Answer{Minor: m.req.Minor, Via: c.viaName(), Extra: m.extra})
+	t := &tunnel{c: c, up: up, ws: isWebSocket(m.res.Upgrade), upDone: make(chan struct{})}
+	cause := c.flush()
+	if cause == edge.CauseNone {
+		c.lane.Upgraded()
+		t.ending = c.openStream(func() { _ = up.NetConn().SetReadDeadline(past()) }) // fails only if closed
+		cause = t.run()
+		c.ending.Store(nil)
+	}
+	x.bytesIn, x.bytesOut = t.in, t.out
+	ok := c.finish(c.result(cause))
+	c.discard(up)
+	if ok && cause != edge.CauseNone {
+		c.abort()
+	}
+}
+
+// run moves bytes until both directions have ended.
+func (t *tunnel) run() edge.Cause {
+	go t.carryIn()
+	cause := t.carryOut()
+	switch {
+	case cause != edge.CauseNone:
+	case t.ending.asked.Load():
+		t.part()
+	default:
+		t.hangUp()
+	}
+	t.awaitIn(cause)
+	if cause == edge.CauseNone {
+		cause = t.inFailed
+	}
+	return cause
+}
+
+// carryIn moves bytes from the client to the app. It ends with the client's
+// sending side, or when the client's connection is poked or closed.
+func (t *tunnel) carryIn() {
+	defer close(t.upDone)
+	m := t.c.mem
+	buf := t.c.srv.stock.getPump()
+	defer t.c.srv.stock.putPump(buf)
+	pending := m.unread()
+	m.r = m.w
+	for {
+		if len(pending) > 0 {
+			if _, err := t.up.Write(pending); err != nil {
+				return // the other direction finds out what that means
+			}
+			t.in += int64(len(pending))
+		}
+		n, err := t.c.nc.Read(buf[:])
+		if err != nil {
+			t.inEnded(err)
+			return
+		}
+		pending = buf[:n]
+	}
+}
+
+// inEnded passes the end of the client's side on: a half-close as such, anything
+// else as the end of all.
+func (t *tunnel) inEnded(err error) {
+	switch {
+	case errors.Is(err, io.EOF):
+		_ = t.up.CloseWrite() // the other direction finds out if this fails
+		t.c.clock.postpone(after(t.c.srv.now(), halfOpen), phaseStream)
+	case timedOut(err):
+	default:
+		t.inFailed = edge.CauseClientGone
+		t.up.Interrupt()
+	}
+}
+
+// carryOut moves bytes from the app to the client, until the app ends its side,
+// or the tunnel is asked to end and no frame is under way.
+func (t *tunnel) carryOut() edge.Cause {
+	c := t.c
+	buf := c.srv.stock.getPump()
+	defer c.srv.stock.putPump(buf)
+	parting := false
+	for {
+		c.clock.wait(phaseStream, t.until())
+		n, err := t.up.Read(buf[:])
+		late := c.clock.rest().late()
+		if n > 0 {
+			t.frames.follow(buf[:n])
+			if cause := c.write(buf[:n]); cause != edge.CauseNone {
+				return cause
+			}
+			t.out += int64(n)
+		}
+		switch {
+		case t.ending.asked.Load() && (parting || !t.ws || t.frames.boundary()):
+			return edge.CauseNone
+		case t.ending.asked.Load():
+			parting = err != nil && timedOut(err) && t.grace()
+		case late, errors.Is(err, io.EOF):
+			return edge.CauseNone
+		case err != nil:
+			return t.outFailed()
+		}
+	}
+}
+
+// until is the deadline of a read from the app: there is one only once the
+// client has ended its side.
+func (t *tunnel) until() moment {
+	select {
+	case <-t.upDone:
+		return after(t.c.srv.now(), halfOpen)
+	default:
+		return 0
+	}
+}
+
+// grace lets the frame that is under way come to its end.
+func (t *tunnel) grace() bool {
+	return t.up.NetConn().SetReadDeadline(time.Now().Add(partingTime)) == nil
+}
+
+// outFailed tells a client that left from an app that broke off.
+func (t *tunnel) outFailed() edge.Cause {
+	select {
+	case <-t.upDone:
+		if t.inFailed != edge.CauseNone {
+			return t.inFailed
+		}
+	default:
+	}
+	return edge.CauseAborted
+}
+
+// part says goodbye to the client and gives it a moment to answer.
+func (t *tunnel) part() {
+	if t.ws && t.frames.boundary() && !t.frames.closed {
+		t.c.write([]byte(closeRestart)) // a client that is gone needs no goodbye
+	}
+	t.hangUp()
+	_ = t.c.nc.SetReadDeadline(time.Now().Add(partingTime)) // fails only if closed
+}
+
+// hangUp ends the sending side towards the client.
+func (t *tunnel) hangUp() {
+	if h, ok := t.c.nc.(interface{ CloseWrite() error }); ok {
+		_ = h.CloseWrite() // fails only if the client is gone
+	}
+}
+
+// awaitIn waits for the client's direction: not at all after a failure, for
+// long if the client may still have something to say.
+func (t *tunnel) awaitIn(cause edge.Cause) {
+	if cause != edge.CauseNone {
+		t.c.poke()
+		t.up.Interrupt()
+	} else if !t.ending.asked.Load() {
+		_ = t.c.nc.SetReadDeadline(time.Now().Add(halfOpen)) // fails only if closed
+	}
+	<-t.upDone
+}

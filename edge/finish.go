@@ -1,0 +1,138 @@
+package edge
+
+import "time"
+
+// Ending is the one way a request ended.
+type Ending uint8
+
+// The endings.
+const (
+	Served  Ending = iota // the app's answer, complete
+	Cached                // from the cache, complete
+	Refused               // by usher; the cause says why
+	Failed                // by the app: before or within its answer
+	Gone                  // the client left or was too slow
+	Own                   // answered by usher itself: OPTIONS *
+	endingCount
+)
+
+// String is the metric label and log field.
+func (e Ending) String() string {
+	switch e {
+	case Served:
+		return "served"
+	case Cached:
+		return "cached"
+	case Refused:
+		return "refused"
+	case Failed:
+		return "failed"
+	case Gone:
+		return "gone"
+	default:
+		return "own"
+	}
+}
+
+// Result is how a request ended, as the front saw it.
+type Result struct {
+	Ending   Ending
+	Cause    Cause
+	Status   int   // that the client was sent; 0 if it was sent none
+	BytesIn  int64 // of the request's body
+	BytesOut int64 // of the answer's body
+}
+
+// Entry is one ended request, for the log.
+type Entry struct {
+	Time       time.Time // when the head had arrived
+	App        string    // "" if there was none
+	Client     []byte
+	Method     []byte
+	Host       []byte
+	Target     []byte
+	Minor      uint8
+	ID         []byte
+	Result     Result
+	Cache      CacheResult
+	Revision   uint64
+	Generation uint64
+	Build      string
+	Reason     string // the placement's, if the app refused it
+	Parked     time.Duration
+	Duration   time.Duration
+	Retries    int
+}
+
+// Retry gives the target back after a try that proved nothing to be delivered.
+// Decide follows. It reports false if the request was cut meanwhile: then it
+// must be finished, and the connection is broken.
+func (r *Request) Retry() bool {
+	r.retries++
+	r.app.counters.retries.Add(1)
+	return r.giveBack(time.Now())
+}
+
+// giveBack leaves the target, if there is one. It reports false if the request
+// was cut.
+func (r *Request) giveBack(now time.Time) bool {
+	t := r.target
+	if t == nil {
+		return true
+	}
+	uncut := r.flight.CompareAndSwap(t, nil)
+	if !uncut {
+		r.flight.Store(nil)
+	}
+	r.target = nil
+	r.app.counters.lastRelease.Store(now.UnixNano())
+	t.release()
+	return uncut
+}
+
+// Finish ends a request: the one place where it leaves its target, is counted
+// and logged. It reports whether the request had been cut, in which case the
+// connection must not be used any further.
+func (e *Edge) Finish(r *Request, res Result) (cut bool) {
+	if !r.open {
+		return false
+	}
+	r.open = false
+	if r.stream.Swap(nil) != nil {
+		r.app.counters.streams.Add(-1)
+	}
+	took := time.Since(r.start)
+	if !r.giveBack(r.start.Add(took)) {
+		cut = true
+		res.Ending, res.Cause = Failed, CauseDrainCut
+	}
+	r.grantBack()
+	c := &e.unknown
+	if r.app != nil {
+		c = &r.app.counters
+	} else {
+		c.accepted.Add(1)
+	}
+	c.end(res, r.cache, took)
+	if e.opt.Log != nil {
+		e.log(r, res, took)
+	}
+	return cut
+}
+
+func (e *Edge) log(r *Request, res Result, took time.Duration) {
+	n := Entry{
+		Time: r.start, Client: r.Client, Method: r.Method, Host: r.HostPort, Target: r.Target, Minor: r.Minor,
+		ID: r.ID, Result: res, Cache: r.cache, Parked: r.parked, Duration: took, Retries: r.retries,
+	}
+	if r.app != nil {
+		n.App = r.app.name
+	}
+	if s := r.slot; s != nil {
+		n.Revision, n.Generation, n.Build = s.Revision, s.Generation, s.Build
+		if res.Ending == Refused {
+			n.Reason = s.Reason
+		}
+	}
+	e.opt.Log(&n)
+}

@@ -1,0 +1,130 @@
+package http1
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// forwarded returns the lines that reach the app, Host apart.
+func forwarded(t *testing.T, raw string, f *Forward) []string {
+	t.Helper()
+	head := AppendRequest(nil, mustRequest(t, raw), f)
+	strictRequest(t, head)
+	lines := fieldLines(head)
+	if !strings.HasPrefix(lines[0], "Host: ") {
+		t.Errorf("Host is not first: %q", lines)
+	}
+	return lines[1:]
+}
+
+func TestForwardedHeadDropsWhatIsNotForTheApp(t *testing.T) {
+	usual := []string{"X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.test"}
+	f := func() *Forward { return &Forward{ClientIP: []byte("192.0.2.1"), Proto: []byte("http")} }
+	cases := []struct {
+		rfc, name, fields string
+		change            func(*Forward)
+		want              []string // beside usual
+	}{
+		{"9110 7.6.1", "hop-by-hop fields", "Connection: keep-alive\r\nKeep-Alive: timeout=5\r\nTE: trailers\r\nTrailer: X\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n", nil, nil},
+		{"9110 7.6.1", "fields named by Connection", "Connection: X-A, close\r\nX-a: 1\r\nX-B: 2\r\n", nil, []string{"X-B: 2"}},
+		{"9110 7.6.1", "named by a later Connection field", "X-A: 1\r\nConnection: close\r\nConnection: b, x-a\r\nX-A: 2\r\n", nil, nil},
+		{"9110 7.6.1", "what Connection may not take away", "Connection: Host, Content-Length, Via, X-Forwarded-For, X-Forwarded-Proto, Authorization\r\nContent-Length: 3\r\nVia: 1.1 a\r\nAuthorization: x\r\n", nil, []string{"Content-Length: 3", "Via: 1.1 a"}},
+		{"9110 7.6.1", "framing named by Connection", "Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked\r\n", nil, []string{"Transfer-Encoding: chunked"}},
+		{"9110 11.7", "Proxy-*", "Proxy: http://evil\r\nProxy-Authorization: x\r\nProxy-Connection: keep-alive\r\nProxy-Status: a\r\nProxy-X: 1\r\n", nil, nil},
+		{"9110 5.1", "look-alikes", "Content_Length: 99\r\nTransfer_Encoding: chunked\r\nX_Forwarded_For: 1\r\nUser_Agent: x\r\nX_Own: 1\r\n", nil, []string{"X_Own: 1"}},
+		{"9110 10.1.1", "Expect", "Content-Length: 2\r\nExpect: 100-continue\r\n", nil, []string{"Content-Length: 2"}},
+		{"9110 8.6", "Content-Length rewritten in its place and case", "A: 1\r\ncontent-length: 007\r\nB: 2\r\n", nil, []string{"A: 1", "content-length: 7", "B: 2"}},
+		{"9110 5.3", "order, case and repetition", "b: 1\r\nA: 2\r\nCookie: x\r\nB: 3\r\ncookie: y\r\n", nil, []string{"b: 1", "A: 2", "Cookie: x", "B: 3", "cookie: y"}},
+		{"7239 8", "claims of a stranger", "X-Forwarded-For: 1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b\r\nX-Forwarded-Port: 1\r\nForwarded: for=1\r\nX-Real-IP: 1\r\nX-Request-Id: evil\r\nX-Request-Start: t=1\r\n", nil, nil},
+		{"9110 6.5", "Trailer when the app takes trailers", "Transfer-Encoding: chunked\r\nTrailer: X\r\n", func(f *Forward) { f.Trailers = true }, []string{"Transfer-Encoding: chunked", "Trailer: X"}},
+		{"9110 6.5", "Trailer without trailers", "Trailer: X\r\n", func(f *Forward) { f.Trailers = true }, nil},
+	}
+	for _, c := range cases {
+		t.Run(c.rfc+"/"+c.name, func(t *testing.T) {
+			fw := f()
+			if c.change != nil {
+				c.change(fw)
+			}
+			if got, want := forwarded(t, post(c.fields), fw), append(c.want, usual...); !slices.Equal(got, want) {
+				t.Errorf("got  %q\nwant %q", got, want)
+			}
+		})
+	}
+}
+
+func TestForwardedHeadHoldsOnlyDocumentedAdditions(t *testing.T) {
+	if got := forwarded(t, post(""), &Forward{}); !slices.Equal(got, []string{"X-Forwarded-Host: a.test"}) {
+		t.Errorf("bare: %q", got)
+	}
+	all := &Forward{
+		ClientIP: []byte("192.0.2.1"), Proto: []byte("https"), Host: []byte("b.test:81"), RequestID: []byte("id-1"),
+		RequestStart: 1700000000042, Via: []byte("usher"), Close: true,
+	}
+	raw := "DELETE / HTTP/1.0\r\nVia: 1.1 a\r\nHost: a.test:80\r\n\r\n"
+	want := crlf("DELETE / HTTP/1.1", "Host: b.test:81", "Via: 1.1 a", "X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: https",
+		"X-Forwarded-Host: a.test:80", "X-Request-Id: id-1", "X-Request-Start: t=1700000000.042", "Via: 1.0 usher", "Connection: close", "")
+	if got := string(AppendRequest(nil, mustRequest(t, raw), all)); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestTrustedPeersAreAppendedToAndBelieved(t *testing.T) {
+	f := &Forward{ClientIP: []byte("10.0.0.1"), Proto: []byte("http"), RequestStart: 1, Trusted: true}
+	got := forwarded(t, get("X-Forwarded-For: 192.0.2.1, 192.0.2.2\r\nX-Forwarded-Proto: https\r\nx-forwarded-for: 192.0.2.3\r\n"+
+		"X-Forwarded-Host: pub.test\r\nX-Forwarded-Port: 443\r\nForwarded: for=192.0.2.1\r\nX-Real-IP: 192.0.2.1\r\nX-Request-Start: t=5\r\nX-Forwarded-Proto: x\r\n"), f)
+	want := []string{
+		"X-Forwarded-Proto: https", "X-Forwarded-Host: pub.test", "X-Forwarded-Port: 443", "Forwarded: for=192.0.2.1",
+		"X-Real-IP: 192.0.2.1", "X-Request-Start: t=5", "X-Forwarded-For: 192.0.2.1, 192.0.2.2, 192.0.2.3, 10.0.0.1",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	f.ClientIP = nil // a unix socket
+	got = forwarded(t, get("X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For:\r\n"), f)
+	if !slices.Contains(got, "X-Forwarded-For: 192.0.2.1") {
+		t.Errorf("from a unix socket: %q", got)
+	}
+	got = forwarded(t, get(""), f)
+	if want := []string{"X-Forwarded-Proto: http", "X-Forwarded-Host: a.test", "X-Request-Start: t=0.001"}; !slices.Equal(got, want) {
+		t.Errorf("nothing sent: got %q, want %q", got, want)
+	}
+}
+
+func TestTargetReachesTheAppByteForByte(t *testing.T) {
+	for sent, want := range map[string]string{
+		"/a%2Fb": "/a%2Fb", "/a%3Fb?x=%26": "/a%3Fb?x=%26", "//x": "//x", "/./a/../b": "/./a/../b", "/;p=1": "/;p=1",
+		"/?": "/?", "/??": "/??", "/%e4": "/%e4", "/" + strings.Repeat("a", 8191): "/" + strings.Repeat("a", 8191),
+		"http://a.test/a%2Fb?x": "/a%2Fb?x", "http://a.test": "/", "http://a.test?": "/?", "https://a.test?x=/": "/?x=/",
+	} {
+		head := string(AppendRequest(nil, mustRequest(t, target(sent)), &Forward{}))
+		if !strings.HasPrefix(head, "GET "+want+" HTTP/1.1\r\n") {
+			t.Errorf("%.40s became %.60q", sent, head)
+		}
+	}
+}
+
+func TestUpgradeReachesTheAppOnlyWhenValid(t *testing.T) {
+	ws := "Upgrade: websocket\r\nSec-WebSocket-Key: x\r\nConnection: keep-alive, Upgrade, X-A\r\nX-A: 1\r\n"
+	got := forwarded(t, get(ws), &Forward{Close: true})
+	want := []string{"Sec-WebSocket-Key: x", "X-Forwarded-Host: a.test", "Connection: upgrade", "Upgrade: websocket"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	got = forwarded(t, post(ws+"Content-Length: 1\r\n"), &Forward{})
+	want = []string{"Sec-WebSocket-Key: x", "Content-Length: 1", "X-Forwarded-Host: a.test"}
+	if !slices.Equal(got, want) {
+		t.Errorf("with a body: got %q, want %q", got, want)
+	}
+}
+
+func TestRequestIDsAreChecked(t *testing.T) {
+	for id, want := range map[string]bool{
+		"abc-DEF_1.2:3=+/@": true, "": false, "a b": false, "a\"": false, "\xe4": false, "a,b": false,
+		strings.Repeat("a", 128): true, strings.Repeat("a", 129): false,
+	} {
+		if got := ValidRequestID([]byte(id)); got != want {
+			t.Errorf("ValidRequestID(%q) = %t", id, got)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package http1
+
+// maxOptions bounds the work that Connection can cause: each option is
+// compared with each field.
+const maxOptions = 64
+
+// head is what requests and responses share: where reading stopped, and what
+// the framing fields said.
+type head struct {
+	base *byte // first byte of the buffer that pos and scan refer to
+	pos  int   // start of the line to read next
+	scan int   // bytes that were seen; those of the current line hold no line end
+	line bool  // the first line has been read
+
+	hasLength, hasCoding bool
+	close, keepAlive     bool
+	upgrade              bool // Connection names upgrade
+	named                bool // Connection names further fields
+	options              int
+	upgrades             int
+	length               int64
+	protocol             []byte // value of the last Upgrade field
+}
+
+// resumes reports whether buf continues what was read before. A buffer that
+// moved is read again from its start: what points into the old one is void.
+func (h *head) resumes(buf []byte) bool {
+	return h.base == &buf[0] && len(buf) >= h.scan
+}
+
+// stop remembers that all of win was seen and more is needed. A last CR is
+// looked at again together with what follows it.
+func (h *head) stop(win []byte) {
+	h.scan = len(win)
+	if h.scan > 0 && win[h.scan-1] == '\r' {
+		h.scan--
+	}
+}
+
+// pending reports whether the line at pos, of which more than opening bytes
+// were seen and found good, still goes on. Then only new bytes need a look, so
+// that a line sent byte by byte costs no more than its length.
+func (h *head) pending(win []byte, opening int) bool {
+	return h.scan-h.pos > opening && controlButTab(win, h.scan) == len(win)
+}
+
+// next extends out by one field, to be filled in its place.
+func next(out *[]Field) *Field {
+	if len(*out) < cap(*out) {
+		*out = (*out)[:len(*out)+1]
+	} else {
+		*out = append(*out, Field{})
+	}
+	return &(*out)[len(*out)-1]
+}
+
+// read reads one field line at the start of b. n = 0 means that b ends first.
+func (f *Field) read(b []byte, nameLimit int) (n int, bad *fault) {
+	i := 0
+	for i < len(b) && fold[b[i]] != 0 {
+		i++
+	}
+	if i > nameLimit {
+		return 0, faultNameLong
+	}
+	if i == len(b) {
+		return 0, nil
+	}
+	if b[i] != ':' || i == 0 {
+		return 0, nameFault(b, i)
+	}
+	end := controlButTab(b, i+1)
+	if end == len(b) {
+		return 0, nil
+	}
+	if bad = lineEnd(b, end); bad != nil {
+		return 0, bad
+	}
+	if end+1 == len(b) {
+		return 0, nil
+	}
+	name := b[:i]
+	f.Name, f.Value, f.Known = name, trim(b[i+1:end]), lookup(name)
+	return end + 2, nil
+}
+
+// nameFault says what is wrong with a line whose name stops at b[i].
+func nameFault(b []byte, i int) *fault {
+	switch {
+	case isBlank(b[i]) && i == 0:
+		return faultFold
+	case isBlank(b[i]):
+		return faultNameBlank
+	case b[i] == '\n':
+		return faultBareLF
+	case b[i] == '\r':
+		return faultNoColon
+	}
+	return faultName
+}
+
+// lineEnd checks that the control character at b[i] is the CR of a CRLF, as
+// far as b goes.
+func lineEnd(b []byte, i int) *fault {
+	switch {
+	case b[i] == '\n':
+		return faultBareLF
+	case b[i] != '\r':
+		return faultControl
+	case i+1 < len(b) && b[i+1] != '\n':
+		return faultBareCR
+	}
+	return nil
+}
+
+// emptyLine reads the line that ends a head, if b starts with a CR. n = 0
+// without a fault means that it does not, or that b ends first.
+func emptyLine(b []byte) (n int, is bool, bad *fault) {
+	if b[0] == '\n' {
+		return 0, true, faultBareLF
+	}
+	if b[0] != '\r' {
+		return 0, false, nil
+	}
+	if len(b) == 1 {
+		return 0, true, nil
+	}
+	if b[1] != '\n' {
+		return 0, true, faultBareCR
+	}
+	return 2, true, nil
+}
+
+// fields reads field lines from pos on and the empty line after them. It
+// calls note with each. done means that the head is complete and pos behind it.
+func (h *head) fields(win []byte, out *[]Field, l *Limits, note func(*Field) *fault) (done bool, bad *fault) {
+	for h.pos < len(win) && !h.pending(win, l.Name+1) {
+		b := win[h.pos:]
+		n, is, bad := emptyLine(b)
+		if bad != nil {
+			return false, bad
+		}
+		if is {
+			h.pos += n
+			if n == 0 {
+				h.stop(win)
+			}
+			return n > 0, nil
+		}
+		if len(*out) == l.Fields {
+			return false, faultFieldCount
+		}
+		f := next(out)
+		if n, bad = f.read(b, l.Name); bad != nil {
+			return false, bad
+		}
+		if n == 0 {
+			*out = (*out)[:len(*out)-1]
+			break
+		}
+		h.pos += n
+		if bad = note(f); bad != nil {
+			return false, bad
+		}
+	}
+	h.stop(win)
+	return false, nil
+}
+
+// noteLength reads Content-Length: 1 to 18 digits, once (RFC 9112 section 6.3
+// would allow a repeated equal value; two parsers may not).
+func (h *head) noteLength(v []byte) *fault {
+	if h.hasLength {
+		return faultLengthTwice
+	}
+	n, ok := decimal(v)
+	if !ok {
+		return faultLength
+	}
+	h.hasLength, h.length = true, n
+	return nil
+}
+
+// noteCoding reads Transfer-Encoding: chunked, once, and nothing else
+// (RFC 9112 section 6.1).
+func (h *head) noteCoding(v []byte) *fault {
+	if h.hasCoding {
+		return faultCodingTwice
+	}
+	if !equalFold(v, "chunked") {
+		return faultCoding
+	}
+	h.hasCoding = true
+	return nil
+}
+
+// noteConnection reads the options of a Connection field (RFC 9110 section 7.6.1).
+func (h *head) noteConnection(v []byte) *fault {
+	for v != nil {
+		var option []byte
+		option, v = cut(v)
+		if len(option) == 0 {
+			continue
+		}
+		if h.options++; h.options > maxOptions {
+			return faultOptions
+		}
+		switch {
+		case equalFold(option, "close"):
+			h.close = true
+		case equalFold(option, "keep-alive"):
+			h.keepAlive = true
+		case equalFold(option, "upgrade"):
+			h.upgrade = true
+		default:
+			h.named = true
+		}
+	}
+	return nil
+}
+
+func (h *head) noteUpgrade(v []byte) {
+	h.upgrades++
+	h.protocol = v
+}
+
+// framing checks what only the whole head can tell (RFC 9112 section 6.1).
+func (h *head) framing(minor uint8) *fault {
+	switch {
+	case h.hasLength && h.hasCoding:
+		return faultBoth
+	case h.hasCoding && minor == 0:
+		return faultCoding10
+	}
+	return nil
+}
+
+// persists applies RFC 9112 section 9.3.
+func (h *head) persists(minor uint8) bool {
+	return !h.close && (minor == 1 || h.keepAlive)
+}
+
+// drops reports whether a Connection field names f.
+func (h *head) drops(fields []Field, f *Field) bool {
+	if !h.named {
+		return false
+	}
+	for i := range fields {
+		if fields[i].Known != Connection {
+			continue
+		}
+		for v := fields[i].Value; v != nil; {
+			var option []byte
+			if option, v = cut(v); equalFold(option, f.Name) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,238 @@
+package http1
+
+// Name is a field name that this package or its callers care about, found
+// without regard to case. The zero value is any other name.
+type Name uint8
+
+// Known names. The first five are classes: a name of a family, or a
+// look-alike, rather than one name.
+const (
+	NameOther         Name = iota
+	NameAlias              // a known name, or family, spelled with `_` for `-`
+	NameForwardedMore      // X-Forwarded-* beside For, Proto and Host
+	NameProxy              // Proxy and Proxy-*, except Proxy-Status
+	NameUsher              // Usher-*: only usher says these
+
+	Accept
+	AcceptEncoding
+	AcceptRanges
+	Age
+	Authorization
+	CacheControl
+	CacheStatus
+	CDNCacheControl
+	Connection
+	ContentEncoding
+	ContentLanguage
+	ContentLength
+	ContentLocation
+	ContentRange
+	ContentType
+	Cookie
+	Date
+	ETag
+	Expect
+	Expires
+	Forwarded
+	Host
+	HTTP2Settings
+	IfMatch
+	IfModifiedSince
+	IfNoneMatch
+	IfRange
+	IfUnmodifiedSince
+	KeepAlive
+	LastModified
+	Link
+	Location
+	MaxForwards
+	Origin
+	Pragma
+	ProxyStatus
+	Range
+	Referer
+	RetryAfter
+	SecWebSocketAccept
+	SecWebSocketKey
+	SecWebSocketProtocol
+	SecWebSocketVersion
+	Server
+	SetCookie
+	SurrogateControl
+	TE
+	TraceParent
+	Trailer
+	TransferEncoding
+	Upgrade
+	UserAgent
+	Vary
+	Via
+	WWWAuthenticate
+	XForwardedFor
+	XForwardedHost
+	XForwardedProto
+	XRealIP
+	XRequestID
+	XRequestStart
+	nameCount
+)
+
+// nameText returns the lower-case spelling of every single name.
+func nameText() [nameCount]string {
+	return [nameCount]string{
+		Accept: "accept", AcceptEncoding: "accept-encoding", AcceptRanges: "accept-ranges", Age: "age",
+		Authorization: "authorization", CacheControl: "cache-control", CacheStatus: "cache-status",
+		CDNCacheControl: "cdn-cache-control", Connection: "connection", ContentEncoding: "content-encoding",
+		ContentLanguage: "content-language", ContentLength: "content-length",
+		ContentLocation: "content-location", ContentRange: "content-range", ContentType: "content-type",
+		Cookie: "cookie", Date: "date", ETag: "etag", Expect: "expect", Expires: "expires",
+		Forwarded: "forwarded", Host: "host", HTTP2Settings: "http2-settings", IfMatch: "if-match",
+		IfModifiedSince: "if-modified-since", IfNoneMatch: "if-none-match", IfRange: "if-range",
+		IfUnmodifiedSince: "if-unmodified-since", KeepAlive: "keep-alive", LastModified: "last-modified",
+		Link: "link", Location: "location", MaxForwards: "max-forwards", Origin: "origin",
+		Pragma: "pragma", ProxyStatus: "proxy-status", Range: "range", Referer: "referer",
+		RetryAfter: "retry-after", SecWebSocketAccept: "sec-websocket-accept",
+		SecWebSocketKey: "sec-websocket-key", SecWebSocketProtocol: "sec-websocket-protocol",
+		SecWebSocketVersion: "sec-websocket-version", Server: "server", SetCookie: "set-cookie",
+		SurrogateControl: "surrogate-control", TE: "te", TraceParent: "traceparent",
+		Trailer: "trailer", TransferEncoding: "transfer-encoding", Upgrade: "upgrade",
+		UserAgent: "user-agent", Vary: "vary", Via: "via", WWWAuthenticate: "www-authenticate",
+		XForwardedFor: "x-forwarded-for", XForwardedHost: "x-forwarded-host",
+		XForwardedProto: "x-forwarded-proto", XRealIP: "x-real-ip", XRequestID: "x-request-id",
+		XRequestStart: "x-request-start",
+	}
+}
+
+// The tables below are filled once and only read afterwards.
+var (
+	texts = nameText()
+	slots = nameSlots(texts)
+	fold  = foldTable()
+)
+
+// slotOf hashes a name, of which there is at least one byte. The factors are
+// such that no two known names share a slot.
+func slotOf(length int, first, middle, last byte) uint8 {
+	return uint8(length + int(first)*42 + int(last)*52 + int(middle))
+}
+
+func nameSlots(texts [nameCount]string) (slots [256]Name) {
+	for n := Accept; n < nameCount; n++ {
+		s := texts[n]
+		slots[slotOf(len(s), s[0], s[len(s)/2], s[len(s)-1])] = n
+	}
+	return slots
+}
+
+// foldTable maps each token character (RFC 9110 section 5.6.2) to lower case,
+// and `_` to `-` so that look-alikes meet; any other byte is 0.
+func foldTable() (t [256]byte) {
+	for _, c := range []byte("!#$%&'*+-.^`|~0123456789abcdefghijklmnopqrstuvwxyz") {
+		t[c] = c
+	}
+	for c := byte('A'); c <= 'Z'; c++ {
+		t[c] = c + 'a' - 'A'
+	}
+	t['_'] = '-'
+	return t
+}
+
+// lookup finds out which name this is. It must be a token of one byte or more.
+func lookup(name []byte) Name {
+	n := slots[slotOf(len(name), fold[name[0]], fold[name[len(name)/2]], fold[name[len(name)-1]])]
+	if n == NameOther || !sameFolded(name, texts[n]) {
+		n = family(name)
+	}
+	if n != NameOther && hasUnderscore(name) {
+		return NameAlias
+	}
+	return n
+}
+
+func hasUnderscore(name []byte) bool {
+	for _, c := range name {
+		if c == '_' {
+			return true
+		}
+	}
+	return false
+}
+
+func family(name []byte) Name {
+	switch fold[name[0]] {
+	case 'x':
+		if len(name) > 12 && sameFolded(name[:12], "x-forwarded-") {
+			return NameForwardedMore
+		}
+	case 'p':
+		if sameFolded(name, "proxy") || len(name) > 6 && sameFolded(name[:6], "proxy-") {
+			return NameProxy
+		}
+	case 'u':
+		if len(name) > 6 && sameFolded(name[:6], "usher-") {
+			return NameUsher
+		}
+	}
+	return NameOther
+}
+
+// sameFolded compares a token with a lower-case text, taking `_` for `-`.
+func sameFolded(b []byte, text string) bool {
+	if len(b) != len(text) {
+		return false
+	}
+	for i := range b {
+		if fold[b[i]] != text[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// equalFold compares bytes without regard to ASCII case.
+func equalFold[A, B ~[]byte | ~string](a A, b B) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if lower(a[i]) != lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// first returns the value of the first field of that lower-case name, or nil.
+// An empty value is not nil.
+func first(fields []Field, name string) []byte {
+	for i := range fields {
+		if equalFold(fields[i].Name, name) {
+			return fields[i].Value
+		}
+	}
+	return nil
+}
+
+func firstKnown(fields []Field, n Name) []byte {
+	for i := range fields {
+		if fields[i].Known == n {
+			return fields[i].Value
+		}
+	}
+	return nil
+}
+
+func each(fields []Field, name string, yield func(value []byte) bool) {
+	for i := range fields {
+		if equalFold(fields[i].Name, name) && !yield(fields[i].Value) {
+			return
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package http1
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+const (
+	eachByte = 0x0101010101010101
+	highBits = 0x8080808080808080
+)
+
+// control returns the index, from i on, of the first control character in b
+// (below 0x20, HTAB included, or 0x7f), or len(b).
+func control(b []byte, i int) int {
+	for ; i+8 <= len(b); i += 8 {
+		x := binary.LittleEndian.Uint64(b[i:])
+		low := (x - 0x20*eachByte) &^ x
+		del := x ^ 0x7f*eachByte
+		del = (del - eachByte) &^ del
+		// A borrow can only set bits above a true hit, so the lowest one is true.
+		if m := (low | del) & highBits; m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+	}
+	for ; i < len(b); i++ {
+		if b[i] < 0x20 || b[i] == 0x7f {
+			return i
+		}
+	}
+	return i
+}
+
+// controlButTab is control, with HTAB allowed (RFC 9110 section 5.5).
+func controlButTab(b []byte, i int) int {
+	i = control(b, i)
+	for i < len(b) && b[i] == '\t' {
+		i = control(b, i+1)
+	}
+	return i
+}
+
+// trim takes blanks off both ends (OWS, RFC 9110 section 5.6.3).
+func trim(b []byte) []byte {
+	for len(b) > 0 && isBlank(b[0]) {
+		b = b[1:]
+	}
+	for len(b) > 0 && isBlank(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
+
+// cut returns the first element of a comma-separated list, trimmed, and what
+// is after its comma, nil at the end.
+func cut(list []byte) (element, rest []byte) {
+	for i, c := range list {
+		if c == ',' {
+			return trim(list[:i]), list[i+1:]
+		}
+	}
+	return trim(list), nil
+}
+
+// maxDigits keeps a Content-Length within an int64.
+const maxDigits = 18
+
+// decimal reads 1 to 18 digits and nothing else.
+func decimal(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > maxDigits {
+		return 0, false
+	}
+	var n int64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+func isHex(c byte) bool { _, ok := hexValue(c); return ok }
+
+func hexValue(c byte) (uint64, bool) {
+	switch {
+	case '0' <= c && c <= '9':
+		return uint64(c - '0'), true
+	case 'a' <= c && c <= 'f':
+		return uint64(c-'a') + 10, true
+	case 'A' <= c && c <= 'F':
+		return uint64(c-'A') + 10, true
+	}
+	return 0, false
+}

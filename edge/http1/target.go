@@ -1,0 +1,209 @@
+package http1
+
+import "bytes"
+
+// maxMethod bounds a method, beyond which it is not implemented (RFC 9112
+// section 3). The longest registered one has 17 bytes.
+const maxMethod = 64
+
+// How a byte may stand in a request target.
+const (
+	refused = iota
+	plain
+	percent
+	blank
+)
+
+var (
+	targetBytes = targetTable()
+	star        = []byte("*") // only read
+)
+
+func targetTable() (t [256]uint8) {
+	for c := 0x21; c <= 0x7e; c++ {
+		t[c] = plain
+	}
+	t['#'] = refused
+	t['%'] = percent
+	t[' '] = blank
+	return t
+}
+
+// requestLine reads the request line at the start of b (RFC 9112 section 3).
+// n = 0 means that b ends first.
+func (r *Request) requestLine(b []byte, l *Limits) (n int, bad *fault) {
+	m := 0
+	for m < len(b) && fold[b[m]] != 0 {
+		m++
+	}
+	if m > maxMethod {
+		return 0, faultMethod
+	}
+	if m == len(b) {
+		return 0, nil
+	}
+	if m == 0 || b[m] != ' ' {
+		return 0, faultRequestLine
+	}
+	r.Method = b[:m]
+	if s := string(r.Method); s == "CONNECT" || s == "TRACE" {
+		return 0, faultNotAllowed
+	}
+	e := m + 1 + len(r.Target)
+	if r.Target == nil {
+		// What was seen of it before is good, but for an escape cut in two.
+		seen := max(m+1, r.h.scan-r.h.pos-2)
+		if e, bad = targetEnd(b, m+1, seen, l.Target); bad != nil || e == len(b) {
+			return 0, bad
+		}
+		r.Target = b[m+1 : e]
+	}
+	minor, size, bad := version(b[e+1:])
+	if size == 0 || bad != nil {
+		return 0, bad
+	}
+	r.Minor = minor
+	return e + 1 + size, r.splitTarget()
+}
+
+// targetEnd returns the index of the blank after the target that begins at
+// b[start], or len(b) if b ends first, looking from b[i] on. It refuses what
+// must not stand in a target.
+func targetEnd(b []byte, start, i, limit int) (int, *fault) {
+	for ; i < len(b); i++ {
+		switch targetBytes[b[i]] {
+		case blank:
+			if i == start {
+				return 0, faultRequestLine
+			}
+			return i, nil
+		case percent:
+			if !escape(b[i:]) {
+				return 0, faultEscape
+			}
+		case refused:
+			return 0, targetFault(b, i)
+		}
+		if i-start == limit {
+			return 0, faultTargetLong
+		}
+	}
+	return i, nil
+}
+
+func targetFault(b []byte, i int) *fault {
+	switch b[i] {
+	case '\n', '\r', '\t':
+		return faultRequestLine
+	}
+	return faultTargetByte
+}
+
+// escape checks a percent escape as far as b goes. %00 is refused: what comes
+// after it is lost on programs written in C.
+func escape(b []byte) bool {
+	if len(b) > 1 && !isHex(b[1]) {
+		return false
+	}
+	if len(b) > 2 && !isHex(b[2]) {
+		return false
+	}
+	return len(b) < 3 || b[1] != '0' || b[2] != '0'
+}
+
+// version reads `HTTP/1.x` and CRLF. size = 0 means that b ends first.
+func version(b []byte) (minor uint8, size int, bad *fault) {
+	const prefix = "HTTP/"
+	for i := 0; i < len(b) && i < len(prefix); i++ {
+		if b[i] != prefix[i] {
+			return 0, 0, faultRequestLine
+		}
+	}
+	if len(b) < 8 {
+		return 0, 0, nil
+	}
+	if !isDigit(b[5]) || b[6] != '.' || !isDigit(b[7]) {
+		return 0, 0, faultRequestLine
+	}
+	if b[5] != '1' || b[7] > '1' {
+		return 0, 0, faultVersion
+	}
+	if len(b) == 8 {
+		return 0, 0, nil
+	}
+	if b[8] != '\r' {
+		if b[8] == '\n' {
+			return 0, 0, faultBareLF
+		}
+		return 0, 0, faultRequestLine
+	}
+	if len(b) == 9 {
+		return 0, 0, nil
+	}
+	if b[9] != '\n' {
+		return 0, 0, faultBareCR
+	}
+	return b[7] - '0', 10, nil
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// splitTarget sorts out the form of the target (RFC 9112 section 3.2).
+func (r *Request) splitTarget() *fault {
+	switch {
+	case r.Target[0] == '/':
+		r.setPath(r.Target)
+		return nil
+	case len(r.Target) == 1 && r.Target[0] == '*':
+		if string(r.Method) != "OPTIONS" {
+			return faultTarget
+		}
+		r.Path = r.Target
+		return nil
+	}
+	return r.splitAbsolute()
+}
+
+func (r *Request) setPath(b []byte) {
+	if i := bytes.IndexByte(b, '?'); i >= 0 {
+		r.Path, r.Query = b[:i], b[i+1:]
+		return
+	}
+	r.Path = b
+}
+
+// splitAbsolute takes `http://authority/path` apart (RFC 9112 section 3.2.2).
+func (r *Request) splitAbsolute() *fault {
+	t := r.Target
+	i := 0
+	switch {
+	case len(t) > 7 && equalFold(t[:7], "http://"):
+		i = 7
+	case len(t) > 8 && equalFold(t[:8], "https://"):
+		i = 8
+	default:
+		return faultTarget
+	}
+	end := i
+	for end < len(t) && t[end] != '/' && t[end] != '?' {
+		if t[end] == '@' {
+			return faultUserinfo
+		}
+		end++
+	}
+	n, port, ok := authority(t[i:end])
+	if !ok {
+		return faultTarget
+	}
+	r.Absolute = true
+	r.HostPort, r.Host, r.Port = t[i:end], t[i:i+n], port
+	r.setPath(t[end:])
+	if len(r.Path) > 0 {
+		return nil
+	}
+	r.Path = t[i-1 : i] // the last slash of `://`: an empty path is `/`
+	if end == len(t) && string(r.Method) == "OPTIONS" {
+		r.Path = star
+	}
+	return nil
+}

@@ -1,0 +1,315 @@
+package edge
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// guest is a parked request and what became of it.
+type guest struct {
+	r       *Request
+	verdict chan Cause
+}
+
+// parkOne parks a new request and waits until it is in the lot or refused.
+func parkOne(t *testing.T, e *Edge, buffered int64) *guest {
+	t.Helper()
+	r := open(e)
+	r.Buffered = buffered
+	if d := e.Decide(r); d.Kind != Park {
+		t.Fatalf("%+v", d)
+	}
+	g := &guest{r: r, verdict: make(chan Cause, 1)}
+	go func() { g.verdict <- r.Park(context.Background()) }()
+	synctest.Wait()
+	return g
+}
+
+// answered returns the verdict if there is one.
+func (g *guest) answered() (Cause, bool) {
+	select {
+	case c := <-g.verdict:
+		return c, true
+	default:
+		return 0, false
+	}
+}
+
+// free counts those that were let go since the last call.
+func free(t *testing.T, e *Edge, guests []*guest) (now []*guest) {
+	t.Helper()
+	synctest.Wait()
+	for _, g := range guests {
+		if c, ok := g.answered(); ok {
+			if c != CauseNone {
+				t.Fatalf("turned away: %s", c)
+			}
+			if d := e.Decide(g.r); d.Kind != Proxy {
+				t.Fatalf("%+v", d)
+			}
+			now = append(now, g)
+		}
+	}
+	return now
+}
+
+func TestParkedRequestsAreLetGoInOrderSixteenFirstThenTwoForEachAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &waker{}
+		e, a := one(t, Options{Waker: w}, AppConfig{})
+		a.Place(Placement{State: Asleep})
+		var all []*guest
+		for range 40 {
+			all = append(all, parkOne(t, e, 0))
+		}
+		if w.n.Load() != 40 || a.Stats().Parked != 40 {
+			t.Fatalf("%d wakes, %+v", w.n.Load(), a.Stats())
+		}
+		a.Place(Placement{State: Waking})
+		if n := free(t, e, all); len(n) != 0 {
+			t.Fatalf("%d were let go to an app that wakes", len(n))
+		}
+		a.Place(serving(1))
+		first := free(t, e, all)
+		if len(first) != 16 {
+			t.Fatalf("%d were let go at first, want 16", len(first))
+		}
+		for i, g := range first {
+			if g != all[i] {
+				t.Fatal("not in order of arrival")
+			}
+		}
+		end(e, first[0].r, Served)
+		next := free(t, e, all)
+		if len(next) != 2 || next[0] != all[16] || next[1] != all[17] {
+			t.Fatalf("an answer let %d go, want the next 2", len(next))
+		}
+		next[0].r.Streaming(func() {}) // an answer without end is an answer
+		if n := free(t, e, all); len(n) != 2 {
+			t.Fatalf("a stream let %d go, want 2", len(n))
+		}
+		time.Sleep(releaseTick) // synctest: no real time passes
+		if n := free(t, e, all); len(n) != 16 {
+			t.Fatalf("%d were let go though nobody answers, want 16", len(n))
+		}
+		time.Sleep(releaseTick)
+		if n := free(t, e, all); len(n) != 4 {
+			t.Fatalf("%d were let go last, want 4", len(n))
+		}
+		for _, g := range all {
+			end(e, g.r, Served)
+		}
+		if s := a.Stats(); s.Parked != 0 || s.InFlight != 0 || s.Open() != 0 {
+			t.Fatalf("%+v", s)
+		}
+	})
+}
+
+func TestParkedRequestsAreTurnedAwayWithTheReasonOfTheSlot(t *testing.T) {
+	for state, want := range map[State]Cause{
+		Down: CauseWakeFailed, Maintenance: CauseMaintenance, Removed: CauseNoSuchHost, Empty: CauseNoRelease,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e, a := one(t, Options{}, AppConfig{})
+			a.Place(Placement{State: Waking})
+			g := parkOne(t, e, 0)
+			a.Place(Placement{State: state, RetryAfter: 7 * time.Second, Page: []byte("page")})
+			synctest.Wait()
+			if c, ok := g.answered(); !ok || c != want {
+				t.Fatalf("%s: %s, %v", state, c, ok)
+			}
+			if g.r.RetryAfter() != 7*time.Second || string(g.r.Page()) != "page" {
+				t.Fatalf("%s: the slot that refused is not told", state)
+			}
+			end(e, g.r, Refused)
+		})
+	}
+}
+
+func TestALotIsBoundedByCountBytesAndTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{ParkLimit: 2, ParkBytes: 100, ParkTimeout: time.Minute})
+		a.Place(Placement{State: Waking})
+		first := parkOne(t, e, 60)
+		if c, ok := parkOne(t, e, 41).answered(); !ok || c != CauseParkFull {
+			t.Fatalf("bytes: %s, %v", c, ok)
+		}
+		time.Sleep(time.Second)
+		second := parkOne(t, e, 40)
+		if c, ok := parkOne(t, e, 0).answered(); !ok || c != CauseParkFull {
+			t.Fatalf("count: %s, %v", c, ok)
+		}
+		time.Sleep(time.Minute - time.Second)
+		synctest.Wait()
+		if c, ok := first.answered(); !ok || c != CauseParkTimeout {
+			t.Fatalf("time: %s, %v", c, ok)
+		}
+		if _, ok := second.answered(); ok {
+			t.Fatal("timed out too early")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if c, ok := second.answered(); !ok || c != CauseParkTimeout {
+			t.Fatalf("time: %s, %v", c, ok)
+		}
+		// W02: those who timed out have given their places back.
+		g := parkOne(t, e, 100)
+		if _, ok := g.answered(); ok {
+			t.Fatal("a place is lost")
+		}
+		a.Place(serving(1))
+		free(t, e, []*guest{g})
+		end(e, g.r, Served)
+	})
+}
+
+func TestAClientThatLeavesGivesItsPlaceBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{ParkLimit: 1})
+		a.Place(Placement{State: Waking})
+		g := parkOne(t, e, 10)
+		g.r.Abandon()
+		synctest.Wait()
+		if c, ok := g.answered(); !ok || c != CauseClientGone {
+			t.Fatalf("%s, %v", c, ok)
+		}
+		if n, bytes := a.lot.parked(); n != 0 || bytes != 0 {
+			t.Fatalf("%d parked, %d bytes", n, bytes)
+		}
+		begin(g.r)
+		e.Decide(g.r)
+		if c := g.r.Park(context.Background()); c != CauseClientGone {
+			t.Fatalf("parked for a client that is gone: %s", c)
+		}
+		end(e, g.r, Gone)
+	})
+}
+
+func TestAClientThatLeavesWhileItIsLetGoIsNotForwarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{})
+		a.Place(Placement{State: Waking})
+		g := parkOne(t, e, 0)
+		a.Place(serving(1)) // the verdict is on its way …
+		g.r.Abandon()       // … when the client leaves
+		synctest.Wait()
+		if c, ok := g.answered(); ok && c == CauseNone {
+			t.Skip("the request was quicker")
+		} else if !ok || c != CauseClientGone {
+			t.Fatalf("%s, %v", c, ok)
+		}
+		end(e, g.r, Gone)
+	})
+}
+
+func TestParkingEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{})
+		a.Place(Placement{State: Waking})
+		r := open(e)
+		e.Decide(r)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if c := r.Park(ctx); c != CauseDraining {
+			t.Fatal(c)
+		}
+		if a.Stats().Parked != 0 {
+			t.Fatal("still parked")
+		}
+		end(e, r, Refused)
+	})
+}
+
+func TestARequestThatMustParkAgainKeepsItsPlaceAndItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{ParkTimeout: 10 * time.Second})
+		a.Place(Placement{State: Waking})
+		first := parkOne(t, e, 0)
+		time.Sleep(6 * time.Second)
+		a.Place(serving(1))
+		a.Place(Placement{State: Holding})
+		synctest.Wait()
+		if c, ok := first.answered(); !ok || c != CauseNone {
+			t.Fatal("not let go")
+		}
+		second := parkOne(t, e, 0)
+		if d := e.Decide(first.r); d.Kind != Park {
+			t.Fatalf("%+v", d)
+		}
+		go func() { first.verdict <- first.r.Park(context.Background()) }()
+		synctest.Wait()
+		a.lot.mu.Lock()
+		inOrder := a.lot.head == first.r && a.lot.tail == second.r
+		a.lot.mu.Unlock()
+		if !inOrder {
+			t.Fatal("the one who came first is not first")
+		}
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if c, ok := first.answered(); !ok || c != CauseParkTimeout {
+			t.Fatalf("its time began again: %s, %v", c, ok)
+		}
+		if _, ok := second.answered(); ok {
+			t.Fatal("the second timed out with the first")
+		}
+		a.Place(serving(2))
+		free(t, e, []*guest{second})
+		end(e, second.r, Served)
+		end(e, first.r, Refused)
+	})
+}
+
+// W15: the app serves between the decision and the parking.
+func TestARequestDoesNotParkOnASlotThatIsGone(t *testing.T) {
+	e, a := one(t, Options{}, AppConfig{})
+	a.Place(Placement{State: Waking})
+	r := open(e)
+	if d := e.Decide(r); d.Kind != Park {
+		t.Fatalf("%+v", d)
+	}
+	a.Place(serving(1))
+	if c := r.Park(context.Background()); c != CauseNone {
+		t.Fatal(c)
+	}
+	if d := e.Decide(r); d.Kind != Proxy {
+		t.Fatalf("%+v", d)
+	}
+	end(e, r, Served)
+}
+
+func TestFallingAsleepWakesAgainForThoseWhoParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &waker{}
+		e, a := one(t, Options{Waker: w}, AppConfig{})
+		a.Place(Placement{State: Holding})
+		g := parkOne(t, e, 0)
+		if w.n.Load() != 0 {
+			t.Fatal("woken while held")
+		}
+		a.Place(Placement{State: Asleep})
+		if w.n.Load() != 1 {
+			t.Fatal("not woken for a parked request")
+		}
+		a.Place(serving(1))
+		free(t, e, []*guest{g})
+		end(e, g.r, Served)
+	})
+}
+
+func TestCloseRefusesTheParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{})
+		a.Place(Placement{State: Paused})
+		g := parkOne(t, e, 0)
+		e.Close()
+		synctest.Wait()
+		if c, ok := g.answered(); !ok || c != CauseDraining {
+			t.Fatalf("%s, %v", c, ok)
+		}
+		if c, ok := parkOne(t, e, 0).answered(); !ok || c != CauseDraining {
+			t.Fatalf("later: %s, %v", c, ok)
+		}
+	})
+}

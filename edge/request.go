@@ -1,0 +1,217 @@
+package edge
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// Peer is the connection of a lane, as far as the core may act on it.
+type Peer interface {
+	// Cut breaks the connection off, never with a neat ending. It must not
+	// block. It may come up to the moment Close of the lane returns, and is only
+	// called for a request that Finish will report as cut.
+	Cut()
+}
+
+// Request is one request and what became of it, as the core sees it. A front
+// keeps one per lane (an HTTP/1.1 connection; a stream of HTTP/2 would be one
+// too) and reuses it: Edge.Open, then for every request Begin, Decide and what
+// it says, Finish; at the end Close.
+//
+// The exported fields are set by the front between Begin and Decide and must
+// stay valid until Finish. A Request belongs to one goroutine, except Abandon.
+type Request struct {
+	Method   []byte
+	Host     []byte // authority; case, port and final dot do not matter
+	Path     []byte // raw, without query
+	HostPort []byte // authority as the client sent it, for the cache
+	Target   []byte // origin-form, byte for byte
+	Scheme   []byte // "http" or "https", as the client used it
+	Header   Header
+	Upgrade  bool   // asks for another protocol
+	ID       []byte // for the log
+	Client   []byte // address of the client, for the log
+	Minor    uint8  // of HTTP/1
+	Length   int64  // of the body; below 0 = not known
+
+	// Buffered is how many bytes of the request the front holds in memory.
+	Buffered int64
+
+	edge *Edge
+	peer Peer
+
+	start   time.Time
+	app     *App
+	slot    *slot
+	target  *Target
+	flight  atomic.Pointer[Target] // target, for those who look from outside
+	stream  atomic.Pointer[stream]
+	cache   CacheResult
+	visit   Visit
+	query   CacheQuery
+	parked  time.Duration
+	retries int
+	granted bool // let go by a lot that waits for the answer
+	open    bool
+	gone    atomic.Bool // the client left while it was parked
+	lot     atomic.Pointer[lot]
+	parking parking
+}
+
+// stream is an answer without a foreseeable end.
+type stream struct {
+	target *Target
+	end    func()
+}
+
+// Open adds a lane. p is told when a request of it has to be cut.
+func (e *Edge) Open(p Peer) *Request {
+	r := &Request{edge: e, peer: p}
+	e.lanes.add(r)
+	return r
+}
+
+// Close removes the lane. An unfinished request must be finished before.
+func (r *Request) Close() { r.edge.lanes.remove(r) }
+
+// Begin starts a request whose head arrived at now.
+func (r *Request) Begin(now time.Time) {
+	r.edge.accepted.Add(1)
+	r.start = now
+	r.app, r.slot, r.target = nil, nil, nil
+	r.cache, r.parked, r.retries = CacheOff, 0, 0
+	r.granted, r.open = false, true
+	r.parking.ticket = 0
+	r.Method, r.Host, r.Path, r.HostPort, r.Target = nil, nil, nil, nil, nil
+	r.Scheme, r.Header, r.Upgrade, r.ID, r.Client = nil, nil, false, nil, nil
+	r.Buffered, r.Length, r.Minor = 0, 0, 0
+}
+
+// Start is when the head arrived.
+func (r *Request) Start() time.Time { return r.start }
+
+// Retries is how many times the request was sent again.
+func (r *Request) Retries() int { return r.retries }
+
+// Lines are the field lines to stamp on the answer: which generation, and which
+// build if the app exposes it. Valid after Decide.
+func (r *Request) Lines() []byte {
+	if r.slot == nil {
+		return nil
+	}
+	return r.slot.lines
+}
+
+// Config is the app's configuration that this try of the request goes by, nil
+// if no app was found. It must not be changed.
+func (r *Request) Config() *AppConfig {
+	if r.slot == nil {
+		return nil
+	}
+	return r.slot.cfg
+}
+
+// RetryAfter is what is known of when the app will answer, 0 if nothing is.
+func (r *Request) RetryAfter() time.Duration {
+	if r.slot == nil {
+		return 0
+	}
+	return r.slot.RetryAfter
+}
+
+// Page is the body of a maintenance answer, nil if there is none.
+func (r *Request) Page() []byte {
+	if r.slot == nil {
+		return nil
+	}
+	return r.slot.Page
+}
+
+// Cached is what the cache said about this try.
+func (r *Request) Cached() CacheResult { return r.cache }
+
+// Park waits until the app can answer, and must follow a Decide that said so.
+// CauseNone means: decide again. Any other cause ends the request: the lot is
+// full, the wait was too long, the app refuses, the client left (Abandon), or
+// ctx ended (CauseDraining).
+func (r *Request) Park(ctx context.Context) Cause {
+	begun := time.Now()
+	a := r.app
+	r.grantBack()
+	r.lot.Store(&a.lot)
+	in, refused := a.lot.enter(r, r.slot, begun)
+	if !in {
+		return refused
+	}
+	if r.slot.State == Asleep {
+		r.edge.wake(a)
+	}
+	var c Cause
+	select {
+	case c = <-r.parking.verdict:
+	case <-ctx.Done():
+		a.lot.leave(r, CauseDraining)
+		c = <-r.parking.verdict
+	}
+	waited := time.Since(begun)
+	r.parked += waited
+	a.counters.park.observe(waited)
+	if c == CauseNone && r.gone.Load() {
+		return CauseClientGone // it left while it was let go
+	}
+	if by := r.parking.refuser; by != nil {
+		r.slot, r.parking.refuser = by, nil // its page, reason and Retry-After are told
+	}
+	return c
+}
+
+// AwaitChange waits until the slot that this try met is replaced, but not longer
+// than limit or ctx.
+func (r *Request) AwaitChange(ctx context.Context, limit time.Duration) {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-r.slot.left:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// Abandon tells that the client of a parked request has left. Its place is free
+// at once, and no later request of this lane parks. It may be called from any
+// goroutine, at any time.
+func (r *Request) Abandon() {
+	r.gone.Store(true)
+	if l := r.lot.Load(); l != nil {
+		l.leave(r, CauseClientGone)
+	}
+}
+
+// Stored offers the answer to the cache in which the request was looked up. nil
+// means that it is not stored.
+func (r *Request) Stored(a *CacheAnswer, sent time.Time) Fill {
+	if r.cache == CacheOff || r.cache == CacheHit {
+		return nil
+	}
+	return r.visit.Begin(r.slot.space, a, sent, time.Now())
+}
+
+// Streaming says that the answer has no foreseeable end. end is called, from
+// another goroutine, when it should come to one politely; it must not block.
+func (r *Request) Streaming(end func()) {
+	r.app.counters.streams.Add(1)
+	r.stream.Store(&stream{target: r.target, end: end})
+	r.grantBack()
+}
+
+// Upgraded counts an upgrade.
+func (r *Request) Upgraded() { r.app.counters.upgrades.Add(1) }
+
+// grantBack tells the lot that let this request go that it has been answered.
+func (r *Request) grantBack() {
+	if r.granted {
+		r.granted = false
+		r.app.lot.answered()
+	}
+}

@@ -1,0 +1,330 @@
+package upstream
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/usher-edge/usher/edge/http1"
+)
+
+// Conn is one connection to an app, held by one request at a time. One
+// goroutine may write while another reads; everything else is for one at a
+// time. Calls must have returned before Put or Discard: Interrupt them first.
+type Conn struct {
+	Reused bool // it served a request before this one
+
+	// Sent is set by the holder when the whole request, body included, has been
+	// written. Put keeps no connection without it.
+	Sent bool
+
+	pool *Pool
+	net  net.Conn
+	raw  syscall.RawConn // nil: the socket cannot be looked at, so it is never reused
+	peek func(fd uintptr)
+
+	seen   sight
+	peeked byte
+	looked bool // since it was handed out, before a byte was written
+
+	wrote       atomic.Int64
+	started     atomic.Bool // a write was begun
+	broken      atomic.Bool // no response can come any more
+	interrupted atomic.Bool
+
+	buffer    *[]byte // nil while nothing is read
+	r, w      int     // unread bytes of buffer
+	responded bool
+	final     bool // the head of a final response was read
+	keep      bool // and lets the connection live
+	framer    http1.Framer
+	length    int64
+
+	readBy, writeBy time.Time // deadlines in force
+	idleSince       time.Time
+	idleFor         time.Duration // before it was handed out
+}
+
+func newConn(p *Pool, nc net.Conn) *Conn {
+	c := &Conn{pool: p, net: nc}
+	c.peek = c.peekAt
+	if s, ok := nc.(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			c.raw = raw
+		}
+	}
+	return c
+}
+
+// reuse makes an idle connection ready for the next request.
+func (c *Conn) reuse() {
+	c.Reused, c.Sent = true, false
+	c.looked = true
+	c.wrote.Store(0)
+	c.started.Store(false)
+	c.responded, c.final, c.keep = false, false, false
+}
+
+// clean reports whether the next request can follow on this connection.
+func (c *Conn) clean() bool {
+	return c.raw != nil && c.Sent && c.final && c.keep && c.framer.Done() && c.r == c.w &&
+		!c.broken.Load() && !c.interrupted.Load()
+}
+
+// Write sends bytes of the request. Before the first byte on a new connection
+// it looks whether the app has closed or spoken already.
+func (c *Conn) Write(b []byte) (int, error) {
+	if err := c.begin(); err != nil {
+		return 0, err
+	}
+	n, err := c.net.Write(b)
+	c.wrote.Add(int64(n))
+	if err != nil {
+		return n, c.writeFailed(err)
+	}
+	return n, nil
+}
+
+// WriteBuffers sends several pieces in one go and consumes them.
+func (c *Conn) WriteBuffers(b *net.Buffers) (int64, error) {
+	if err := c.begin(); err != nil {
+		return 0, err
+	}
+	n, err := b.WriteTo(c.net)
+	c.wrote.Add(n)
+	if err != nil {
+		return n, c.writeFailed(err)
+	}
+	return n, nil
+}
+
+// begin comes before every write. Together with headFailed it makes sure that
+// a failure to read proves something: either the reader sees that a write was
+// begun, or the writer sees that the reader gave up and sends nothing.
+func (c *Conn) begin() error {
+	c.started.Store(true)
+	if c.broken.Load() {
+		return &Error{Op: "write", Err: errBroken, undelivered: c.wrote.Load() == 0}
+	}
+	if c.looked {
+		return nil
+	}
+	c.looked = true
+	switch c.look() {
+	case closed:
+		return c.writeFailed(errPeerClosed)
+	case talking:
+		return c.writeFailed(errPeerSpoke)
+	}
+	return nil
+}
+
+func (c *Conn) writeFailed(err error) error {
+	c.broken.Store(true)
+	return &Error{Op: "write", Err: c.cause(err), undelivered: c.wrote.Load() == 0}
+}
+
+// cause replaces the timeout that Interrupt causes by what it is.
+func (c *Conn) cause(err error) error {
+	if c.interrupted.Load() {
+		return errInterrupted
+	}
+	return err
+}
+
+// Wrote is how many bytes of this request the kernel took.
+func (c *Conn) Wrote() int64 { return c.wrote.Load() }
+
+// Responded reports whether a byte of the response to this request has come.
+func (c *Conn) Responded() bool { return c.responded }
+
+// ReadHead reads one response head, interim ones included; call it again
+// after a 1xx. res is valid until the next call that reads. A zero deadline
+// means none. After an error nothing more can be written.
+func (c *Conn) ReadHead(res *http1.Response, method []byte, deadline time.Time) error {
+	c.setReadDeadline(deadline)
+	res.Reset()
+	for {
+		n, err := res.Parse(c.unread(), method, &c.pool.opt.Limits)
+		if err != nil {
+			return c.headFailed(err)
+		}
+		if n > 0 {
+			c.r += n
+			c.begun(res)
+			return nil
+		}
+		if err := c.fill(); err != nil {
+			return c.headFailed(err)
+		}
+	}
+}
+
+// begun takes in a head: what body follows, and whether another exchange may.
+func (c *Conn) begun(res *http1.Response) {
+	c.framer.Reset(res.Length)
+	c.length = res.Length
+	c.final = res.Status >= 200
+	c.keep = c.final && res.KeepAlive
+	if res.Upgrade != nil {
+		c.setReadDeadline(time.Time{}) // from here on it is another protocol's
+	}
+	if res.KeepAliveTimeout > 0 {
+		c.pool.hint(time.Duration(res.KeepAliveTimeout) * time.Second)
+	}
+}
+
+func (c *Conn) headFailed(err error) error {
+	c.broken.Store(true)
+	if err == io.EOF {
+		err = errNoResponse
+		if c.responded {
+			err = errCutHead
+		}
+	}
+	return &Error{Op: "read head", Err: c.cause(err), undelivered: !c.started.Load()}
+}
+
+// ReadBody returns the next piece of the body of the last head, valid until
+// the next call that reads. done comes with the last piece, which may be
+// empty. A body cut short is an error, never done.
+func (c *Conn) ReadBody(deadline time.Time) (data []byte, done bool, err error) {
+	for {
+		data, n, done, err := c.framer.Next(c.unread())
+		if err != nil {
+			return nil, false, c.bodyFailed(err)
+		}
+		c.r += n
+		if len(data) > 0 || done {
+			return data, done, nil
+		}
+		c.setReadDeadline(deadline)
+		if err := c.fill(); err != nil {
+			if err == io.EOF && c.length == http1.UntilClose {
+				return nil, true, nil
+			}
+			return nil, false, c.bodyFailed(err)
+		}
+	}
+}
+
+func (c *Conn) bodyFailed(err error) error {
+	c.broken.Store(true)
+	if err == io.EOF {
+		err = errCutBody
+	}
+	return &Error{Op: "read body", Err: c.cause(err)}
+}
+
+// Trailer returns the trailer fields once ReadBody is done.
+func (c *Conn) Trailer() []http1.Field { return c.framer.Trailer() }
+
+// Read reads raw bytes, first what is buffered: for connections that were
+// switched to another protocol. io.EOF is returned bare.
+func (c *Conn) Read(b []byte) (int, error) {
+	if c.r < c.w {
+		n := copy(b, c.unread())
+		c.r += n
+		return n, nil
+	}
+	c.release()
+	n, err := c.net.Read(b)
+	if err != nil && err != io.EOF {
+		err = &Error{Op: "read", Err: c.cause(err)}
+	}
+	return n, err
+}
+
+// CloseWrite sends a FIN and keeps reading.
+func (c *Conn) CloseWrite() error {
+	if h, ok := c.net.(interface{ CloseWrite() error }); ok {
+		if err := h.CloseWrite(); err != nil && !errors.Is(err, syscall.ENOTCONN) {
+			return &Error{Op: "write", Err: err}
+		}
+	}
+	return nil
+}
+
+// Interrupt makes pending and later reads and writes fail; safe to call from
+// any goroutine while the connection is held. Discard it afterwards.
+func (c *Conn) Interrupt() {
+	c.interrupted.Store(true)
+	_ = c.net.SetDeadline(longAgo())
+}
+
+func longAgo() time.Time { return time.Unix(1, 0) }
+
+// SetWriteDeadline bounds writes; the zero time means no bound. Put lifts it.
+func (c *Conn) SetWriteDeadline(t time.Time) {
+	if t.Equal(c.writeBy) {
+		return
+	}
+	c.writeBy = t
+	_ = c.net.SetWriteDeadline(t)
+	c.staysInterrupted()
+}
+
+func (c *Conn) setReadDeadline(t time.Time) {
+	if t.Equal(c.readBy) {
+		return
+	}
+	c.readBy = t
+	_ = c.net.SetReadDeadline(t)
+	c.staysInterrupted()
+}
+
+// staysInterrupted repairs what a deadline set at the same moment may have
+// undone of Interrupt.
+func (c *Conn) staysInterrupted() {
+	if c.interrupted.Load() {
+		_ = c.net.SetDeadline(longAgo())
+	}
+}
+
+// NetConn is the connection itself, for its addresses and descriptor. Its
+// deadlines belong to Conn until an upgrade.
+func (c *Conn) NetConn() net.Conn { return c.net }
+
+func (c *Conn) unread() []byte {
+	if c.buffer == nil {
+		return nil
+	}
+	return (*c.buffer)[c.r:c.w]
+}
+
+// fill reads once, behind the bytes that are still unread.
+func (c *Conn) fill() error {
+	if c.buffer == nil {
+		c.buffer = c.pool.opt.Buffers.get()
+	}
+	buf := *c.buffer
+	switch {
+	case c.r == c.w:
+		c.r, c.w = 0, 0
+	case c.w == len(buf):
+		c.w = copy(buf, buf[c.r:])
+		c.r = 0
+	}
+	n, err := c.net.Read(buf[c.w:])
+	if n > 0 {
+		c.w += n
+		c.responded = true
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// release gives the read buffer back.
+func (c *Conn) release() {
+	if c.buffer != nil {
+		c.pool.opt.Buffers.put(c.buffer)
+		c.buffer = nil
+	}
+	c.r, c.w = 0, 0
+}

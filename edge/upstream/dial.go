@@ -1,0 +1,53 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"time"
+)
+
+// dial opens a connection, for which take has made a reservation.
+func (p *Pool) dial(ctx context.Context) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.opt.DialTimeout)
+	defer cancel()
+	nc, err := p.connect(ctx)
+	p.mu.Lock()
+	p.dialing--
+	late := p.closed
+	var c *Conn
+	if err == nil && !late {
+		c = newConn(p, nc)
+		p.open[c] = struct{}{}
+		p.dialled++
+	}
+	p.mu.Unlock()
+	if err == nil && late {
+		_ = nc.Close()
+		err = ErrClosed
+	}
+	if err != nil {
+		return nil, &Error{Op: "dial", Err: err, undelivered: true}
+	}
+	return c, nil
+}
+
+// connect dials until it is done. A unix socket whose backlog is full refuses
+// with EAGAIN where TCP would wait, so we wait.
+func (p *Pool) connect(ctx context.Context) (net.Conn, error) {
+	const longest = 20 * time.Millisecond
+	for pause := time.Millisecond; ; pause = min(2*pause, longest) {
+		nc, err := p.opt.Dial(ctx, p.opt.Network, p.opt.Address)
+		if err == nil || !errors.Is(err, syscall.EAGAIN) {
+			return nc, err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, errors.Join(err, ctx.Err())
+		}
+	}
+}

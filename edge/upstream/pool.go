@@ -1,0 +1,293 @@
+package upstream
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/usher-edge/usher/edge/http1"
+)
+
+// Dialer opens a connection; net.Dialer.DialContext is one. A connection that
+// does not implement syscall.Conn serves one request.
+type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Options of a Pool. Zero fields mean the defaults named here.
+type Options struct {
+	Network     string        // "tcp" or "unix"
+	Address     string        // host:port or path
+	Dial        Dialer        // default: that of net.Dialer
+	DialTimeout time.Duration // for one connect, waiting for a full unix backlog included; default 5s
+	MaxIdle     int           // idle connections kept; default 256
+	MaxConns    int           // connections at once; default 0: no limit
+	IdleTimeout time.Duration // an idle connection is closed after this; default 60s
+	Limits      http1.Limits  // of response heads; Head is cut to the size of a buffer
+	Buffers     *Buffers      // shared read buffers; default: the pool's own
+}
+
+func (o Options) withDefaults() Options {
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
+	}
+	if o.DialTimeout <= 0 {
+		o.DialTimeout = 5 * time.Second
+	}
+	if o.MaxIdle <= 0 {
+		o.MaxIdle = 256
+	}
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = time.Minute
+	}
+	if o.Buffers == nil {
+		o.Buffers = NewBuffers(0)
+	}
+	o.Limits = o.Limits.WithDefaults()
+	o.Limits.Head = min(o.Limits.Head, o.Buffers.size)
+	return o
+}
+
+// maxReuse is how long a TCP connection may have been idle, at most, to carry
+// a request that must not run twice.
+const maxReuse = time.Second
+
+// Pool holds the connections to one target. All methods are safe for use by
+// many goroutines.
+type Pool struct {
+	opt Options
+
+	mu sync.Mutex // guards everything below; never held while dialling, closing, looking or waiting
+
+	open    map[*Conn]struct{} // all connections
+	dialing int
+	idle    []*Conn // oldest first
+	looking int     // taken out of idle by the sweep for a moment
+	retired bool
+	closed  bool
+
+	// reuse is how long a connection may have been idle to carry a request that
+	// must not run twice: at most maxReuse, half of the app's own hint, and half
+	// of the age at which connections were found closed.
+	reuse   time.Duration
+	reuseAt time.Time // when it was last lowered or doubled
+
+	sweeper *time.Timer
+	armed   bool
+	sweeps  sync.WaitGroup // sweeps armed or running
+
+	dialled, reused, stale int64
+}
+
+// NewPool makes a pool. It dials nothing and needs no Close while it is empty.
+func NewPool(o Options) *Pool {
+	return &Pool{opt: o.withDefaults(), open: make(map[*Conn]struct{}), reuse: maxReuse}
+}
+
+// Get returns an idle connection that is still alive, newest first, or dials.
+// idempotent says that the request may run twice. An error is an *Error.
+func (p *Pool) Get(ctx context.Context, idempotent bool) (*Conn, error) {
+	for {
+		c, tooOld, err := p.take(idempotent)
+		p.dismiss(tooOld)
+		if err != nil {
+			return nil, &Error{Op: "dial", Err: err, undelivered: true}
+		}
+		if c == nil {
+			return p.dial(ctx)
+		}
+		if p.fit(c) {
+			return c, nil
+		}
+	}
+}
+
+// take picks an idle connection, or reserves the right to dial. If there are
+// only idle connections that are too old for this request, the oldest makes
+// room, so that slow writers do not heap up connections in the app.
+func (p *Pool) take(idempotent bool) (c, tooOld *Conn, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, nil, ErrClosed
+	}
+	if last := len(p.idle) - 1; last >= 0 {
+		c = p.idle[last]
+		c.idleFor = time.Since(c.idleSince)
+		if idempotent || p.opt.Network == "unix" || c.idleFor < p.reuse {
+			p.idle[last] = nil
+			p.idle = p.idle[:last]
+			p.reused++
+			return c, nil, nil
+		}
+		tooOld = p.dropOldest(1)[0]
+		tooOld.idleFor = time.Since(tooOld.idleSince)
+	} else if p.opt.MaxConns > 0 && len(p.open)+p.dialing-p.looking >= p.opt.MaxConns {
+		return nil, nil, ErrFull
+	}
+	p.dialing++
+	return nil, tooOld, nil
+}
+
+// dismiss closes a connection that was too old for a request, if there is one,
+// but looks whether that was true.
+func (p *Pool) dismiss(c *Conn) {
+	if c != nil {
+		p.judge(c)
+		p.Discard(c)
+	}
+}
+
+// fit looks at a connection from the pool. If it is dead, or has something to
+// say that nobody asked for, it is closed.
+func (p *Pool) fit(c *Conn) bool {
+	if p.judge(c) {
+		c.reuse()
+		return true
+	}
+	p.mu.Lock()
+	p.reused--
+	p.mu.Unlock()
+	p.Discard(c)
+	return false
+}
+
+// judge looks at an idle connection and learns from what it sees.
+func (p *Pool) judge(c *Conn) (alive bool) {
+	alive = c.look() == quiet
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.learn(c.idleFor, alive)
+	if !alive {
+		p.stale++
+	}
+	return alive
+}
+
+// learn adjusts reuse to the age at which a connection was found alive or
+// closed. A death may have been a restart rather than a timeout, so while no
+// other follows the bound is doubled each minute. p.mu is held.
+func (p *Pool) learn(age time.Duration, alive bool) {
+	if !alive {
+		p.reuse, p.reuseAt = min(p.reuse, age/2), time.Now()
+		return
+	}
+	if p.reuse == maxReuse {
+		return
+	}
+	if now := time.Now(); now.Sub(p.reuseAt) > time.Minute {
+		p.reuse, p.reuseAt = max(2*p.reuse, time.Millisecond), now
+	}
+	p.reuse = min(maxReuse, max(p.reuse, age/2))
+}
+
+// hint takes in the idle timeout that the app announces.
+func (p *Pool) hint(timeout time.Duration) {
+	if timeout >= 2*maxReuse {
+		return
+	}
+	p.mu.Lock()
+	p.reuse = min(p.reuse, timeout/2)
+	p.mu.Unlock()
+}
+
+// Put gives a connection back. It is kept only if the exchange on it is
+// complete and clean (Sent, whole response read, nothing after it, keep-alive),
+// otherwise it is closed as by Discard. Once each Conn from Get, Put or Discard.
+func (p *Pool) Put(c *Conn) {
+	if !c.clean() {
+		p.Discard(c)
+		return
+	}
+	c.release()
+	c.SetWriteDeadline(time.Time{})
+	p.mu.Lock()
+	if p.closed || p.retired {
+		p.mu.Unlock()
+		p.Discard(c)
+		return
+	}
+	var surplus []*Conn
+	if len(p.idle) >= p.opt.MaxIdle {
+		surplus = p.dropOldest(1)
+	}
+	c.idleSince = time.Now()
+	p.idle = append(p.idle, c)
+	p.arm()
+	p.mu.Unlock()
+	p.closeAll(surplus)
+}
+
+// Discard closes a connection.
+func (p *Pool) Discard(c *Conn) {
+	c.release()
+	p.mu.Lock()
+	delete(p.open, c)
+	if c.Reused && !c.responded && c.broken.Load() && !c.interrupted.Load() {
+		p.learn(c.idleFor, false) // it died of being reused
+	}
+	p.mu.Unlock()
+	_ = c.net.Close()
+}
+
+func (p *Pool) closeAll(conns []*Conn) {
+	for _, c := range conns {
+		p.Discard(c)
+	}
+}
+
+// dropOldest takes n connections from the old end of idle. p.mu is held.
+func (p *Pool) dropOldest(n int) []*Conn {
+	dropped := append([]*Conn(nil), p.idle[:n]...)
+	rest := copy(p.idle, p.idle[n:])
+	clear(p.idle[rest:])
+	p.idle = p.idle[:rest]
+	return dropped
+}
+
+// Retire closes idle connections at once; nothing pooled is handed out any
+// more, holders may still dial, and what they give back is closed.
+func (p *Pool) Retire() {
+	p.mu.Lock()
+	p.retired = true
+	dropped := p.dropOldest(len(p.idle))
+	p.disarm()
+	p.mu.Unlock()
+	p.closeAll(dropped)
+}
+
+// Close closes all connections, those in use too, and makes Get fail. Holders
+// still have to give theirs back. It waits for a sweep that runs.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	dropped := p.dropOldest(len(p.idle))
+	held := slices.Collect(maps.Keys(p.open))
+	p.disarm()
+	p.mu.Unlock()
+	for _, c := range held {
+		_ = c.net.Close()
+	}
+	p.closeAll(dropped)
+	p.sweeps.Wait()
+}
+
+// Stats are counters of a pool.
+type Stats struct {
+	Open    int   // connections, idle ones included
+	Idle    int   // connections waiting for use
+	Dialled int64 // connects that succeeded, ever
+	Reused  int64 // times an idle connection was handed out, ever
+	Stale   int64 // idle connections found dead or with surplus bytes, ever
+}
+
+// Stats returns the counters.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Stats{
+		Open: len(p.open), Idle: len(p.idle) + p.looking,
+		Dialled: p.dialled, Reused: p.reused, Stale: p.stale,
+	}
+}
