@@ -66,7 +66,7 @@ func (a *Activator) stageAll(ctx context.Context, apps []App) (map[string]artifa
 			continue
 		}
 		rec, err := a.commits.Get(s.Name)
-		if err == nil && rec.FileValue == s.fileValue() && rec.Desired != 0 {
+		if err == nil && rec.FileValue == s.FileValue && rec.Desired != 0 {
 			continue
 		}
 		b, err := a.depot.Stage(ctx, s.Artifact)
@@ -102,7 +102,7 @@ func (r *runner) configure(s App, b artifact.Build, isNew bool) (changed bool, e
 	rel, commit := r.fileRelease(b)
 	if commit {
 		rel, err = r.commitRelease(0, rel, func(rec *store.App) error {
-			rec.FileValue, rec.Removed = s.fileValue(), false
+			rec.FileValue, rec.Removed = s.FileValue, false
 			return nil
 		})
 		if err != nil {
@@ -139,7 +139,7 @@ func samePolicy(a, b Policy) bool {
 	a.Health.Headers, b.Health.Headers = nil, nil
 	return a.BestEffort == b.BestEffort && a.Fallback == b.Fallback && a.IdleTimeout == b.IdleTimeout &&
 		a.DrainTimeout == b.DrainTimeout && a.HoldDrain == b.HoldDrain && a.CloseSpread == b.CloseSpread &&
-		a.StopTimeout == b.StopTimeout && a.Settle == b.Settle &&
+		a.StopTimeout == b.StopTimeout && a.Settle == b.Settle && a.WakeTimeout == b.WakeTimeout &&
 		a.Health.Path == b.Health.Path && a.Health.Host == b.Health.Host && a.Health.Timeout == b.Health.Timeout
 }
 
@@ -148,7 +148,7 @@ func samePolicy(a, b Policy) bool {
 // changed.
 func (r *runner) fileRelease(b artifact.Build) (store.Release, bool) {
 	rec := &r.record
-	if r.spec.fileValue() != "" && (rec.FileValue != r.spec.fileValue() || rec.Desired == 0) {
+	if r.spec.FileValue != "" && (rec.FileValue != r.spec.FileValue || rec.Desired == 0) {
 		rel := store.Release{Cause: causeConfig}
 		if r.spec.Target != "" {
 			rel.Kind, rel.Target, rel.Build = store.KindTarget, r.spec.Target, r.spec.Target

@@ -45,8 +45,8 @@ type Identity struct {
 type Waiting interface {
 	Identity() Identity
 	// Go lets it execute the build. A *process.ExecError says that the kernel
-	// refused the artifact: the build's fault. Any other error proves that the
-	// build did not run.
+	// refused the artifact: the build's fault. An error that wraps
+	// process.ErrNotExecuted proves that the build did not run.
 	Go(ctx context.Context) (Child, error)
 	// Abort ends it; nothing ran.
 	Abort() error

@@ -10,7 +10,7 @@ import (
 )
 
 // runner runs one app: it feeds events to the core and carries out its effects.
-// All fields but snap belong to whoever runs in the mailbox.
+// All fields but snap and totals belong to whoever runs in the mailbox.
 type runner struct {
 	name string
 	act  *Activator
@@ -32,7 +32,8 @@ type runner struct {
 	retry  time.Time     // when the back-off ends
 	gone   chan struct{} // closed when a halted app has nothing left
 
-	snap atomic.Pointer[Status]
+	snap   atomic.Pointer[Status]
+	totals atomic.Pointer[Totals]
 }
 
 // lastAttempt is what status tells of the last attempt beyond its record.
@@ -49,6 +50,8 @@ func newRunner(act *Activator, name string) *runner {
 		gone: make(chan struct{}),
 	}
 	r.box.wg = &act.wg
+	r.totals.Store(&Totals{Attempts: map[AttemptKey]uint64{}})
+	r.snap.Store(&Status{Name: name, State: "empty"})
 	return r
 }
 

@@ -35,6 +35,7 @@ type Policy struct {
 	Fallback     bool // after a failed hold, commit the good build again
 	Health       Health
 	IdleTimeout  time.Duration // 0 = never sleeps
+	WakeTimeout  time.Duration // how long a wake may take to become healthy
 	DrainTimeout time.Duration
 	HoldDrain    time.Duration
 	CloseSpread  time.Duration
@@ -57,18 +58,10 @@ type App struct {
 	Policy   Policy
 	Artifact string // path of the first release's bytes; empty: waits for a deploy
 	Target   string // address of a process that usher does not own
-	Eager    bool   // start with usher instead of on the first request
-}
-
-// fileValue is what a changed file is compared by.
-func (s *App) fileValue() string {
-	switch {
-	case s.Target != "":
-		return "target:" + s.Target
-	case s.Artifact != "":
-		return "artifact:" + s.Artifact
-	}
-	return ""
+	// FileValue is the artifact or target as the file spells it. Only a value that
+	// differs from when it was last applied makes a new revision.
+	FileValue string
+	Eager     bool // start with usher instead of on the first request
 }
 
 func (p Process) encode() json.RawMessage {

@@ -113,8 +113,8 @@ func (r *runner) goByte(e lc.Effect) {
 	})
 }
 
-// goFailed: what the kernel says of the artifact is the build's fault, anything
-// else proves that it did not run.
+// goFailed: what the kernel says of the artifact is the build's fault; anything
+// else is the box's, and only some errors prove that the build did not run.
 func (r *runner) goFailed(gen lc.GenID, g *generation, err error) lc.Event {
 	g.waiting = nil // it was reaped
 	var refused *process.ExecError
@@ -122,7 +122,9 @@ func (r *runner) goFailed(gen lc.GenID, g *generation, err error) lc.Event {
 		r.blame(g, err)
 		return lc.Event{Kind: lc.GoDone, Gen: gen, Result: lc.BuildFailed, Reason: lc.ReasonExecFailed}
 	}
-	return r.refuse(g, lc.Event{Kind: lc.GoDone, Gen: gen, Reason: lc.ReasonNotStarted}, err)
+	return r.refuse(g, lc.Event{
+		Kind: lc.GoDone, Gen: gen, Reason: lc.ReasonNotStarted, MayHaveRun: !errors.Is(err, process.ErrNotExecuted),
+	}, err)
 }
 
 // quickly is how soon after its start an exit counts as a crash loop.
@@ -150,6 +152,9 @@ func (r *runner) watch(gen lc.GenID, g *generation) {
 func (r *runner) health(e lc.Effect) {
 	g := r.gens[e.Gen]
 	policy := r.policy.Health
+	if e.Cause == lc.CauseWake && r.policy.WakeTimeout > 0 {
+		policy.Timeout = r.policy.WakeTimeout
+	}
 	r.beside(g, func(ctx context.Context) lc.Event {
 		res := check(ctx, probeTarget{network: g.run.Network, address: g.run.Address}, policy, childDone(g))
 		g.probe = res.text
@@ -184,6 +189,7 @@ func (r *runner) healthy(gen lc.GenID, g *generation, res probeResult) lc.Event 
 
 // learnBoot keeps a moving average of the time to the first good check.
 func (r *runner) learnBoot(d time.Duration) {
+	r.count(func(t *Totals) { t.Boots.add(d) })
 	if r.boot == 0 {
 		r.boot = d
 		return

@@ -157,6 +157,10 @@ func (r *runner) forget(gen lc.GenID) {
 	}
 	g.cancel()
 	delete(r.gens, gen)
+	if !g.drainFrom.IsZero() {
+		took := r.act.now().Sub(g.drainFrom)
+		r.count(func(t *Totals) { t.Drain += took })
+	}
 	if g.port != 0 {
 		r.act.ports.Free(g.port, r.act.now())
 	}

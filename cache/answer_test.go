@@ -49,11 +49,17 @@ func TestConditionalRequestsAreAnsweredFromTheStore(t *testing.T) {
 		{"13.1.3: a later date", both, []string{"If-Modified-Since: " + day + "11:00:00 GMT"}, 304},
 		{"13.1.3: an earlier date", both, []string{"If-Modified-Since: " + day + "09:59:59 GMT"}, 200},
 		{"13.1.3: no date", both, []string{"If-Modified-Since: yesterday"}, 200},
-		{"13.1.3: two dates", both,
-			[]string{"If-Modified-Since: " + day + "10:00:00 GMT", "If-Modified-Since: " + day + "10:00:00 GMT"}, 200},
+		{
+			"13.1.3: two dates", both,
+			[]string{"If-Modified-Since: " + day + "10:00:00 GMT", "If-Modified-Since: " + day + "10:00:00 GMT"},
+			200,
+		},
 		{"Date does not stand in for Last-Modified", []string{dated}, []string{"If-Modified-Since: " + day + "12:00:00 GMT"}, 200},
-		{"13.2.2: the tag decides, not the date", both,
-			[]string{`If-None-Match: "v2"`, "If-Modified-Since: " + day + "11:00:00 GMT"}, 200},
+		{
+			"13.2.2: the tag decides, not the date", both,
+			[]string{`If-None-Match: "v2"`, "If-Modified-Since: " + day + "11:00:00 GMT"},
+			200,
+		},
 		{"13.2.2: before Range", both, []string{`If-None-Match: "v1"`, "Range: bytes=0-0"}, 304},
 	}
 	for _, tt := range tests {

@@ -68,7 +68,15 @@ func TestUseCountsAcrossShards(t *testing.T) {
 		t.Fatalf("%d evictions before it is full", got)
 	}
 	for i := 0; i < all; i += 2 {
-		wantHit(t, s, target(i), at(5), body)
+		if i%4 == 0 {
+			wantHit(t, s, target(i), at(5), body)
+			continue
+		}
+		f := s.Begin(target(i), okay(body), at(5)) // looked up elsewhere
+		_, _ = f.Write([]byte(body))
+		if !f.Commit() {
+			t.Fatal("not stored again")
+		}
 	}
 	for i := all; c.Stats().Evictions < all/2; i++ {
 		if !store(s, target(i), okay(body), body, at(6)) {

@@ -197,9 +197,18 @@ func TestOnlySuccessfulUnsafeRequestsInvalidate(t *testing.T) {
 		status int
 		want   bool
 	}{
-		{"POST", 200, true}, {"PUT", 204, true}, {"PATCH", 200, true}, {"DELETE", 303, true}, {"PURGE", 200, true},
-		{"POST", 400, false}, {"POST", 500, false}, {"POST", 103, false},
-		{"GET", 200, false}, {"HEAD", 200, false}, {"OPTIONS", 200, false}, {"TRACE", 200, false},
+		{"POST", 200, true},
+		{"PUT", 204, true},
+		{"PATCH", 200, true},
+		{"DELETE", 303, true},
+		{"PURGE", 200, true},
+		{"POST", 400, false},
+		{"POST", 500, false},
+		{"POST", 103, false},
+		{"GET", 200, false},
+		{"HEAD", 200, false},
+		{"OPTIONS", 200, false},
+		{"TRACE", 200, false},
 	}
 	for _, tt := range tests {
 		if got := Invalidates([]byte(tt.method), tt.status); got != tt.want {

@@ -57,6 +57,14 @@ func TestVaryKeepsVariantsApart(t *testing.T) {
 	}
 }
 
+func TestWhiteSpaceAroundValuesMakesNoVariant(t *testing.T) {
+	_, s := newSpace(t, Config{})
+	mustStore(t, s, get("/", "A: 1", "A: 2"), okay("x", "Vary: A"), "x")
+	untrimmed := get("/")
+	untrimmed.Header = &lines{names: []string{"a", "a"}, values: [][]byte{[]byte(" 1\t"), []byte("\t2 ")}}
+	wantHit(t, s, untrimmed, t0, "x")
+}
+
 func TestVariantIsReplacedByItsSuccessor(t *testing.T) {
 	c, s := newSpace(t, Config{})
 	for _, body := range []string{"1", "2", "3"} {

@@ -73,7 +73,7 @@ func (a *App) settle(old *slot) {
 	if old.target != nil && old.target != now.target {
 		old.target.retire()
 	}
-	if old.space != nil && old.CacheGen != now.CacheGen {
+	if old.space != nil && old.space != now.space {
 		old.space.Close()
 	}
 	if a.lot.settle(time.Now()) {

@@ -233,6 +233,26 @@ func TestSleepIsOffWhileARequestIsInside(t *testing.T) {
 	}
 }
 
+func TestDecideParksInsteadOfSpinningWhileTheTargetIsBeingPutToSleep(t *testing.T) {
+	e, a := one(t, Options{}, AppConfig{})
+	a.Place(serving(1))
+	target := a.slot.Load().target
+	target.gate.retireIfIdle() // TrySleep has come this far
+	r := open(e)
+	if d := e.Decide(r); d.Kind != Park {
+		t.Fatalf("%+v", d)
+	}
+	a.Place(serving(1))
+	if c := r.Park(t.Context()); c != CauseNone {
+		t.Fatal(c)
+	}
+	if d := e.Decide(r); d.Kind != Proxy || d.Target == target {
+		t.Fatalf("%+v", d)
+	}
+	end(e, r, Served)
+	a.crowds.empty(target)
+}
+
 // W16: requests race with the app's falling asleep. Every one of them is either
 // inside the target, which then does not sleep, or parks and is woken for.
 func TestRequestsThatRaceWithSleepAreNeverLost(t *testing.T) {

@@ -37,8 +37,9 @@ type lot struct {
 	n      int
 	bytes  int64
 	ticket uint64
-	paced  bool // the app serves and the queue is let go bit by bit
-	tick   time.Time
+	paced  bool      // the app serves and the queue is let go bit by bit
+	tick   time.Time // when more are let go though nobody is answered
+	due    time.Time // no deadline of those who wait is before it
 	timer  *time.Timer
 	closed bool
 }
@@ -96,6 +97,9 @@ func (l *lot) insert(r *Request) {
 		p.next.parking.prev = r
 	} else {
 		l.tail = r
+	}
+	if l.n == 0 || p.deadline.Before(l.due) {
+		l.due = p.deadline
 	}
 	l.n++
 	l.bytes += p.bytes
@@ -194,10 +198,13 @@ func (l *lot) expire() {
 	if l.closed {
 		return
 	}
+	l.due = time.Time{}
 	for r := l.head; r != nil; {
-		next := r.parking.next
-		if !r.parking.deadline.After(now) {
+		p, next := &r.parking, r.parking.next
+		if !p.deadline.After(now) {
 			l.dismiss(r, CauseParkTimeout)
+		} else if l.due.IsZero() || p.deadline.Before(l.due) {
+			l.due = p.deadline
 		}
 		r = next
 	}
@@ -216,10 +223,7 @@ func (l *lot) arm(now time.Time) {
 		}
 		return
 	}
-	at := l.head.parking.deadline
-	for r := l.head.parking.next; r != nil && r.parking.deadline.Before(at); r = r.parking.next {
-		at = r.parking.deadline
-	}
+	at := l.due
 	if l.paced && l.tick.Before(at) {
 		at = l.tick
 	}

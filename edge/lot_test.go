@@ -261,6 +261,31 @@ func TestARequestThatMustParkAgainKeepsItsPlaceAndItsTime(t *testing.T) {
 	})
 }
 
+func TestAShorterParkTimeoutHoldsForThoseWhoComeLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{ParkTimeout: time.Minute})
+		a.Place(Placement{State: Waking})
+		long := parkOne(t, e, 0)
+		if err := e.SetApps([]AppConfig{{Name: "app", Hosts: []string{"*"}, ParkTimeout: time.Second}}); err != nil {
+			t.Fatal(err)
+		}
+		short := parkOne(t, e, 0)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if c, ok := short.answered(); !ok || c != CauseParkTimeout {
+			t.Fatalf("%s, %v", c, ok)
+		}
+		if _, ok := long.answered(); ok {
+			t.Fatal("the first was promised a minute")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if c, ok := long.answered(); !ok || c != CauseParkTimeout {
+			t.Fatalf("%s, %v", c, ok)
+		}
+	})
+}
+
 // W15: the app serves between the decision and the parking.
 func TestARequestDoesNotParkOnASlotThatIsGone(t *testing.T) {
 	e, a := one(t, Options{}, AppConfig{})

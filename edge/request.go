@@ -138,7 +138,6 @@ func (r *Request) Cached() CacheResult { return r.cache }
 func (r *Request) Park(ctx context.Context) Cause {
 	begun := time.Now()
 	a := r.app
-	r.grantBack()
 	r.lot.Store(&a.lot)
 	in, refused := a.lot.enter(r, r.slot, begun)
 	if !in {

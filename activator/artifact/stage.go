@@ -151,10 +151,7 @@ func (d *Depot) publish(ctx context.Context, home, digest string, kind Kind) err
 	if err == nil {
 		err = syncPath(d.dir)
 	}
-	if err != nil {
-		d.Unpin(digest)
-	}
-	return err
+	return err // the pin stays: it may be another staging's as well, and ends with this Depot
 }
 
 // merge settles on one of two copies of a build: the one that is there if it
@@ -182,5 +179,6 @@ func (d *Depot) merge(ctx context.Context, home string, there Build) error {
 // the lock is free, which awaitNoWriter sees to.
 func awaitForks() {
 	syscall.ForkLock.RLock()
-	syscall.ForkLock.RUnlock() //nolint:staticcheck // it is the wait that matters
+	//lint:ignore SA2001 it is the wait that matters
+	syscall.ForkLock.RUnlock()
 }

@@ -2,9 +2,11 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,7 +16,33 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain fails the run if a process that a test has started is still there.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		// What a clean-up has killed may take a moment to go.
+		deadline := time.Now().Add(5 * time.Second)
+		left := leftBehind()
+		for len(left) > 0 && time.Now().Before(deadline) {
+			left = leftBehind()
+		}
+		for _, pid := range left {
+			fmt.Println("a test left this process behind:", pid)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			code = 1
+		}
+		os.Exit(code)
+	}))
+}
+
+func leftBehind() []int {
+	pids, _ := listPIDs()
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		return !environHas(pid, []string{testMark()}) || !alive(pid)
+	})
+}
+
+// testMark is in the environment of every process that a test starts.
+func testMark() string { return fmt.Sprintf("USHER_CGROUP_TEST=%d", os.Getpid()) }
 
 // eventually polls cond until it holds; it fails the test after 10 s.
 func eventually(t *testing.T, what string, cond func() bool) {
@@ -55,7 +83,7 @@ func newTree(t *testing.T) *Tree {
 func shell(t *testing.T, g Group, script string, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", script)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), testMark()}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if g != nil {
 		dir, err := g.FD()

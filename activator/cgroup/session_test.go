@@ -152,7 +152,7 @@ func TestSessionFoundAgainAfterItsLeaderDied(t *testing.T) {
 func TestSessionInDoubtKillsNobodyAndClaimsNothing(t *testing.T) {
 	// The orphan of a leader that is gone, unmarked and never seen before.
 	file := temp(t, "pid")
-	cmd := shell(t, nil, "sleep 600 & echo $! > "+file+"; sleep 600")
+	cmd := shell(t, nil, "sleep 600 & echo $! > "+file+"; wait")
 	orphan := pidFrom(t, file)
 	st := statOf(t, cmd.Process.Pid)
 	_ = cmd.Process.Kill()

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,8 +36,9 @@ func signalPIDs(pids []int, sig syscall.Signal, stillMembers func([]int) ([]int,
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	for pid, fd := range fds {
-		if !slices.Contains(members, pid) {
+	for _, pid := range oldestFirst(pids) {
+		fd, open := fds[pid]
+		if !open || !slices.Contains(members, pid) {
 			continue
 		}
 		err := unix.PidfdSendSignal(fd, sig, nil, 0)
@@ -45,4 +47,18 @@ func signalPIDs(pids []int, sig syscall.Signal, stillMembers func([]int) ([]int,
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// oldestFirst sorts by start time, and by pid among those that started within
+// one clock tick. Those that are gone come first.
+func oldestFirst(pids []int) []int {
+	start := make(map[int]uint64, len(pids))
+	for _, pid := range pids {
+		if st, err := ReadStat(pid); err == nil {
+			start[pid] = st.Start
+		}
+	}
+	return slices.SortedFunc(slices.Values(pids), func(a, b int) int {
+		return cmp.Or(cmp.Compare(start[a], start[b]), cmp.Compare(a, b))
+	})
 }

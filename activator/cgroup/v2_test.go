@@ -1,9 +1,11 @@
 package cgroup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -109,8 +111,14 @@ func TestWaitEmptyEndsWhenTheGroupIsRemovedByOthers(t *testing.T) {
 	}
 }
 
+// onBothLevels runs the test with a new group of each kind.
+func onBothLevels(t *testing.T, test func(t *testing.T, g Group)) {
+	t.Run(LevelCgroup, func(t *testing.T) { test(t, mustNew(t, newTree(t), "shop", 1)) })
+	t.Run(LevelSession, func(t *testing.T) { test(t, NewSession(nil)) })
+}
+
 func TestWaitEmptyEndsWithItsContext(t *testing.T) {
-	for _, g := range []Group{mustNew(t, newTree(t), "shop", 1), NewSession(nil)} {
+	onBothLevels(t, func(t *testing.T, g Group) {
 		shell(t, g, "exec sleep 600")
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -118,39 +126,38 @@ func TestWaitEmptyEndsWithItsContext(t *testing.T) {
 		go func() { done <- g.WaitEmpty(ctx) }()
 		cancel(cause)
 		if err := <-done; !errors.Is(err, cause) {
-			t.Errorf("%s: got %v, want the cause of the context", g.Level(), err)
+			t.Errorf("got %v, want the cause of the context", err)
 		}
-	}
+	})
 }
 
 func TestSignalReachesEveryMemberOnce(t *testing.T) {
-	for _, g := range []Group{mustNew(t, newTree(t), "shop", 1), NewSession(nil)} {
-		out := temp(t, "out")
-		count := "trap 'echo x >> " + out + "' USR1; echo ready >> " + out + "; while :; do sleep 600 & wait $!; done"
-		shell(t, g, "sh -c \""+"trap 'echo x >> "+out+"' USR1; echo ready >> "+out+"; while :; do sleep 600 \\& wait \\$!; done"+"\" & "+count)
+	onBothLevels(t, func(t *testing.T, g Group) {
+		dir := t.TempDir()
+		out := filepath.Join(dir, "out")
+		member := filepath.Join(dir, "member")
+		text := "trap 'echo x >> " + out + "' USR1; echo ready >> " + out + "; while :; do sleep 600 & wait $!; done"
+		if err := os.WriteFile(member, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		shell(t, g, "sh "+member+" & . "+member)
 		lines := func() int {
 			raw, _ := os.ReadFile(out)
-			n := 0
-			for _, b := range raw {
-				if b == '\n' {
-					n++
-				}
-			}
-			return n
+			return bytes.Count(raw, []byte("\n"))
 		}
-		eventually(t, "both shells ready", func() bool { return lines() == 2 })
+		eventually(t, "both shells are ready", func() bool { return lines() == 2 })
 		if err := g.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "both shells got it", func() bool { return lines() == 4 })
+		eventually(t, "both shells have got it", func() bool { return lines() == 4 })
 		if err := g.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		waitEmpty(t, g)
 		if got := lines(); got != 4 {
-			t.Errorf("%s: %d lines, want 4", g.Level(), got)
+			t.Errorf("%d lines, want 4", got)
 		}
-	}
+	})
 }
 
 func TestSignalSparesAProcessThatIsNoMemberAnyMore(t *testing.T) {
@@ -176,5 +183,27 @@ func TestPopulatedNeedsItsLine(t *testing.T) {
 	// Silence must never count as the proof of empty.
 	if _, err := parsePopulated([]byte("frozen 0\n")); err == nil {
 		t.Error("no populated line, no error")
+	}
+}
+
+func TestSignalReachesParentsBeforeTheirChildren(t *testing.T) {
+	// If the child went first, wait would return its status and the script
+	// would be over before its own signal came.
+	for range 10 {
+		file := temp(t, "ready")
+		cmd := shell(t, nil, "trap 'exit 5' TERM; sh -c 'echo $$ > "+file+"; exec sleep 600' & wait $!; sleep 600")
+		child := pidFrom(t, file)
+		parent := cmd.Process.Pid
+		if got := oldestFirst([]int{child, parent}); got[0] != parent {
+			t.Fatalf("got %v, the parent is %d", got, parent)
+		}
+		err := signalPIDs([]int{child, parent}, syscall.SIGTERM, func(pids []int) ([]int, error) { return pids, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var exit *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 5 {
+			t.Fatalf("the parent did not get it first: %v", err)
+		}
 	}
 }

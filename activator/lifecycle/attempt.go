@@ -49,7 +49,7 @@ func (m *machine) nextAnswer(e Event) {
 		m.nextStopped(e)
 		return
 	}
-	if st == Going && e.Result == Refused {
+	if st == Going && e.Result == Refused && !e.MayHaveRun {
 		m.s.Next.Ran = false // the child never passed its go-byte
 	}
 	switch end, why := m.classify(e); end {

@@ -68,4 +68,5 @@ type Event struct {
 	Fresh       GenID   // a number never used before; needed on every event
 	Maintenance bool    // PauseAsked
 	Quick       bool    // Exited
+	MayHaveRun  bool    // GoDone, Refused: it is not proven that the child never passed its go-byte
 }

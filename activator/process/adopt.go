@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -86,10 +87,24 @@ func verify(id Identity, generation uint64, group cgroup.Group) error {
 	return nil
 }
 
+// A process in the middle of its exec has no environment for an instant, and an
+// app of ours never has an empty one: so an empty one is read again.
+const (
+	environTries = 50
+	environPause = 5 * time.Millisecond
+)
+
 func verifyMark(pid int, generation uint64) error {
-	environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	if err != nil {
-		return fmt.Errorf("%w: its environment cannot be read: %w", ErrNotOurs, err)
+	var environ []byte
+	for try := 0; len(environ) == 0 && try < environTries; try++ {
+		if try > 0 {
+			time.Sleep(environPause)
+		}
+		var err error
+		environ, err = os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+		if err != nil {
+			return fmt.Errorf("%w: its environment cannot be read: %w", ErrNotOurs, err)
+		}
 	}
 	want := []byte(GenerationVariable + "=" + strconv.FormatUint(generation, 10))
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -46,36 +48,52 @@ func orphanOf(t *testing.T, g *ground, l *Launch) Identity {
 	return id
 }
 
-// X02, the part about identity: what was started before is found again.
-func TestAdoptedProcessIsWatchedAndStopped(t *testing.T) {
+// X02, the part about identity, and X04: after a kill -9 of usher the app lives,
+// keeps writing its log, and is adopted, watched and stopped by the next one.
+func TestProcessOfAKilledUsherLivesAndIsAdopted(t *testing.T) {
 	onEachGround(t, func(t *testing.T, g *ground) {
-		l := script(t, "")
-		id := orphanOf(t, g, &l)
-		group := cgroup.Group(cgroup.OpenSession(id.PID, id.StartTime, l.Env[1:]))
+		dir := t.TempDir()
+		args := []string{"go", dir}
+		if g.tree != nil {
+			args = append(args, g.stateDir)
+		}
+		id := killedParent(t, args...)
+		group := cgroup.Group(cgroup.OpenSession(id.PID, id.StartTime, parentMarks(dir)))
 		if g.tree != nil {
 			var err error
 			if group, err = g.tree.Open(id.Cgroup); err != nil {
 				t.Fatal(err)
 			}
 		}
-		p, err := Adopt(id, l.Generation, group)
+		before := logSize(t, dir)
+		eventually(t, "the log grows", func() bool { return logSize(t, dir) > before })
+		p, err := Adopt(id, 1, group)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !p.Adopted() || p.Exited() || p.Identity() != id {
-			t.Fatalf("adopted %v, exited %v, identity %+v", p.Adopted(), p.Exited(), p.Identity())
+			t.Errorf("adopted %v, exited %v, identity %+v", p.Adopted(), p.Exited(), p.Identity())
 		}
-		r := mustStop(t, p, group, 0)
-		if r.Exit.Known || r.Exit.Time.IsZero() || !strings.Contains(r.Exit.String(), "unknown") {
-			t.Errorf("exit of an adopted process: %+v", r.Exit)
+		r := mustStop(t, p, group, 20*time.Second)
+		if r.Killed || r.Exit.Known || r.Exit.Time.IsZero() || !strings.Contains(r.Exit.String(), "unknown") {
+			t.Errorf("got %+v", r)
 		}
-		if alive(id.PID) {
-			t.Error("still alive")
-		}
-		if _, err := Adopt(id, l.Generation, group); !errors.Is(err, ErrNotOurs) {
+		if _, err := Adopt(id, 1, group); !errors.Is(err, ErrNotOurs) {
 			t.Errorf("adopting the dead: %v", err)
 		}
+		if err := group.Remove(); err != nil {
+			t.Error(err)
+		}
 	})
+}
+
+func logSize(t *testing.T, dir string) int64 {
+	t.Helper()
+	info, err := os.Stat(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
 }
 
 func TestExitOfAnAdoptedProcessIsSeen(t *testing.T) {
@@ -161,4 +179,29 @@ func TestThreadIsNoProcess(t *testing.T) {
 			t.Errorf("thread %d: %v", tid, err)
 		}
 	}
+}
+
+// The go-byte is acknowledged by the exec, which shows the new environment only
+// a moment later: a restart of usher that comes right then must still find it.
+func TestProcessIsAdoptedRightAfterItsExec(t *testing.T) {
+	onEachGround(t, func(t *testing.T, g *ground) {
+		for range 50 {
+			l := script(t, "exec sleep 600")
+			g.group(t, &l)
+			p, err := mustPrepare(t, l).Go(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := Adopt(p.Identity(), l.Generation, l.Group)
+			if err != nil {
+				t.Error(err)
+			} else {
+				err = again.Close()
+			}
+			mustStop(t, p, l.Group, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }

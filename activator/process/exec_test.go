@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/usher-edge/usher/activator/cgroup"
 )
 
 // facts starts the app that prints what it was given, and returns that.
@@ -200,15 +203,17 @@ func TestOnlyRootCanChooseAnotherUser(t *testing.T) {
 	}
 	other := euid + 1
 	l := script(t, "exit 0")
+	l.Group = cgroup.NewSession(nil)
 	l.UID, l.GID = &other, &egid
-	if _, err := l.spec(); err == nil || !strings.Contains(err.Error(), "start usher as root") {
+	if _, err := Prepare(soon(t), l); !errors.Is(err, ErrNotExecuted) || !strings.Contains(err.Error(), "start usher as root") {
 		t.Errorf("another user: %v", err)
 	}
 	l.UID = &euid
-	l.Group = nil
-	if spec, err := l.spec(); err == nil || spec.SwitchUser {
-		t.Errorf("got %+v, %v", spec, err)
+	p, err := mustPrepare(t, l).Go(soon(t))
+	if err != nil {
+		t.Fatalf("usher's own user: %v", err)
 	}
+	mustStop(t, p, l.Group, 0)
 }
 
 func TestFileThatIsStillBusyIsTriedAgain(t *testing.T) {

@@ -1,7 +1,9 @@
 package process
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -90,24 +92,81 @@ func printFacts() {
 	}
 }
 
-// runParent prepares a start that it never finishes: `parent DIR`. It is killed.
+// runParent is a small usher that is killed: `parent prepare|go DIR [TREE]`. It
+// starts a generation in DIR, or only prepares it, prints its identity, and
+// hangs. With TREE, a state directory, it uses cgroups.
 func runParent(args []string) int {
-	l := Launch{App: "orphan", Generation: 1, Dir: args[0], Path: "/bin/sh", Group: cgroup.NewSession(nil), Args: []string{"sh", "-c", "echo ran > " + args[0] + "/ran; sleep 600"}}
+	dir := args[1]
+	l := Launch{App: "test", Generation: 1, Dir: dir, Path: "/bin/sh", LogPath: filepath.Join(dir, "log")}
+	l.Args = []string{"sh", "-c", "echo ran > ran; while :; do echo tick; sleep 0.01; done"}
+	l.Env = append(parentMarks(dir), "PATH="+os.Getenv("PATH"))
+	l.Group = cgroup.NewSession(parentMarks(dir))
+	if len(args) > 2 {
+		tree, err := cgroup.Discover(cgroup.Options{StateDir: args[2]})
+		if err == nil {
+			l.Group, err = tree.New(l.App, l.Generation)
+		}
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+	}
 	p, err := Prepare(context.Background(), l)
+	if err == nil && args[0] == "go" {
+		_, err = p.Go(context.Background())
+	}
 	if err != nil {
 		fmt.Println(err)
 		return 1
 	}
-	fmt.Println(p.Identity().PID)
+	_ = json.NewEncoder(os.Stdout).Encode(p.Identity())
 	select {}
+}
+
+func parentMarks(dir string) []string {
+	return []string{GenerationVariable + "=1", "USHER_TEST=" + dir}
+}
+
+// killedParent runs a parent until it has printed its child's identity, and
+// kills it.
+func killedParent(t *testing.T, args ...string) Identity {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := exec.Command(self, append([]string{"parent"}, args...)...)
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id Identity
+	if err := json.Unmarshal(line, &id); err != nil {
+		t.Fatalf("the parent said %q", line)
+	}
+	if !alive(id.PID) {
+		t.Error("the child is gone before its parent")
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait()
+	return id
 }
 
 // ground is one way to hold a process tree; every test of behaviour runs on
 // both.
 type ground struct {
-	level string
-	tree  *cgroup.Tree
-	next  uint64
+	tree     *cgroup.Tree // nil: sessions
+	stateDir string       // that the tree is of
+	next     uint64
 }
 
 // onEachGround runs the test with cgroups, where there are any, and with
@@ -115,7 +174,8 @@ type ground struct {
 func onEachGround(t *testing.T, test func(t *testing.T, g *ground)) {
 	t.Run(cgroup.LevelCgroup, func(t *testing.T) {
 		checkLeaks(t)
-		tree, err := cgroup.Discover(cgroup.Options{StateDir: t.TempDir()})
+		stateDir := t.TempDir()
+		tree, err := cgroup.Discover(cgroup.Options{StateDir: stateDir})
 		if errors.Is(err, cgroup.ErrUnavailable) {
 			t.Skipf("needs a writable cgroup v2 tree: %v", err)
 		}
@@ -127,11 +187,11 @@ func onEachGround(t *testing.T, test func(t *testing.T, g *ground)) {
 				t.Errorf("the test left cgroups behind: %v", err)
 			}
 		})
-		test(t, &ground{level: cgroup.LevelCgroup, tree: tree})
+		test(t, &ground{tree: tree, stateDir: stateDir})
 	})
 	t.Run(cgroup.LevelSession, func(t *testing.T) {
 		checkLeaks(t)
-		test(t, &ground{level: cgroup.LevelSession})
+		test(t, &ground{})
 	})
 }
 

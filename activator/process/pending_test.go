@@ -1,12 +1,10 @@
 package process
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -181,35 +179,10 @@ func TestContextThatEndsAfterTheGoByteProvesNothing(t *testing.T) {
 }
 
 func TestChildOfAKilledUsherExitsByItself(t *testing.T) {
+	checkLeaks(t)
 	dir := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	parent := exec.Command(self, "parent", dir)
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	child, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatalf("the parent said %q", line)
-	}
-	if !alive(child) {
-		t.Fatal("the child does not wait")
-	}
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = parent.Wait()
-	eventually(t, "the child has gone", func() bool { return !alive(child) })
+	id := killedParent(t, "prepare", dir)
+	eventually(t, "the child has gone", func() bool { return !alive(id.PID) })
 	if _, err := os.Stat(filepath.Join(dir, "ran")); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("the build ran: %v", err)
 	}
@@ -280,6 +253,7 @@ func TestExecErrorsSayWhatToDo(t *testing.T) {
 }
 
 func TestMissingLoaderIsNamed(t *testing.T) {
+	checkLeaks(t)
 	raw, err := os.ReadFile("/bin/sh")
 	if err != nil {
 		t.Skipf("needs /bin/sh: %v", err)

@@ -33,7 +33,7 @@ type StopReport struct {
 // the sweep.
 const killTimeout = 10 * time.Second
 
-// Stop sends SIGTERM once to every process of the generation, waits up to grace
+// Stop sends SIGTERM once to every process of the generation, the oldest first, waits up to grace
 // for all of them to end, kills what is left and waits for the proof that the
 // group is empty. main is nil if the main process is gone already. When ctx is
 // done Stop returns at once, without killing: the report says what is left. It
@@ -42,6 +42,8 @@ func Stop(ctx context.Context, main *Process, group cgroup.Group, grace time.Dur
 	var r StopReport
 	populated, err := group.Populated()
 	if err == nil && !populated && (main == nil || main.Exited()) {
+		// Gone, but perhaps not reaped yet.
+		r.note(waitGone(ctx, main, group, killTimeout))
 		return r.finish(ctx, main, group)
 	}
 	r.note(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -13,7 +14,7 @@ import (
 
 func TestStopAsksFirst(t *testing.T) {
 	onEachGround(t, func(t *testing.T, g *ground) {
-		l := script(t, "trap 'echo bye; exit 5' TERM; echo ready; sleep 600 & wait $!")
+		l := script(t, "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
 		p := mustStart(t, g, &l)
 		output(t, l, "ready")
 		before := time.Now()
@@ -67,6 +68,23 @@ func TestStopOfWhatIsGoneAlreadyOnlyProves(t *testing.T) {
 	})
 }
 
+// The exit is seen by the kernel before the watcher has reaped: a stop at that
+// instant must wait for the reaping, and not deny the proof.
+func TestStopDuringTheExitWaitsForTheReaping(t *testing.T) {
+	onEachGround(t, func(t *testing.T, g *ground) {
+		for range 20 {
+			l := script(t, "exit 0")
+			p := mustStart(t, g, &l)
+			for !p.Exited() {
+				runtime.Gosched()
+			}
+			if r := mustStop(t, p, l.Group, time.Hour); !r.Exit.Known {
+				t.Fatalf("got %+v", r)
+			}
+		}
+	})
+}
+
 func TestStopWithoutAMainProcessEndsTheRest(t *testing.T) {
 	onEachGround(t, func(t *testing.T, g *ground) {
 		file := filepath.Join(t.TempDir(), "pid")
@@ -97,6 +115,21 @@ func TestStopGivenUpSaysWhoIsLeft(t *testing.T) {
 		}
 		if !alive(p.Identity().PID) {
 			t.Error("a stop that was given up has killed")
+		}
+	})
+}
+
+func TestStopEndsAMainProcessThatHasLeftItsCgroup(t *testing.T) {
+	onEachGround(t, func(t *testing.T, g *ground) {
+		if g.tree == nil {
+			t.Skip("needs a cgroup to leave")
+		}
+		l := script(t, "trap '' TERM; echo $$ > "+filepath.Dir(g.tree.Dir())+"/cgroup.procs && echo out; while :; do sleep 0.05; done")
+		p := mustStart(t, g, &l)
+		output(t, l, "out")
+		r := mustStop(t, p, l.Group, 100*time.Millisecond)
+		if !r.Killed || r.Exit.Signal != syscall.SIGKILL {
+			t.Errorf("got %+v", r)
 		}
 	})
 }

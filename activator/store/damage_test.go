@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -138,6 +139,29 @@ func TestLostNumberIsDamage(t *testing.T) {
 		}
 		usable(t, s)
 	}
+}
+
+// A page that is its own child would be followed for ever.
+func TestLoopBetweenPagesIsDamage(t *testing.T) {
+	page := os.Getpagesize()
+	dir := t.TempDir()
+	data := filled(t, dir, 40)
+	loops := 0
+	for at := 2 * page; at < len(data); at += page {
+		if binary.NativeEndian.Uint16(data[at+8:]) == 1 { // a branch
+			copy(data[at+16+8:], data[at:at+8]) // its first child is itself
+			loops++
+		}
+	}
+	if loops == 0 {
+		t.Fatal("the test data has no branch page")
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "usher.db"), data, 0o600))
+	s := openBolt(t, dir, store.Options{NoSync: true})
+	if s.Damage() == nil {
+		t.Error("no damage was reported")
+	}
+	usable(t, s)
 }
 
 // A torn last write is what the format is made for: the commit before it

@@ -217,7 +217,8 @@ func TestEventLogSkipsTornLines(t *testing.T) {
 	for _, e := range s.EventsSince(0, 0) {
 		kinds += e.Kind
 	}
-	if kinds != "abc" || next < 3 {
+	// Events that never reached the file may have had the numbers up to there.
+	if kinds != "abc" || next <= 3+store.DefaultEvents {
 		t.Errorf("events are %q, next number %d", kinds, next)
 	}
 }

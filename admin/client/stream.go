@@ -78,9 +78,9 @@ func (c *Client) readStream(ctx context.Context, k call, alive func(), r reader)
 	return scan(res.Body, alive, r.each)
 }
 
-// passing reports whether err is of a daemon that is gone, starting or stopping,
-// so that another try makes sense.
-func passing(err error) bool {
+// Passing reports whether err is of a daemon that is gone, starting or stopping,
+// so that another try to read makes sense.
+func Passing(err error) bool {
 	var e *admin.Error
 	return errors.Is(err, ErrUnreachable) || errors.As(err, &e) && e.Kind == admin.Unavailable
 }
@@ -165,7 +165,7 @@ func (c *Client) Follow(ctx context.Context, id string, settled bool, w Watcher)
 		if errors.Is(err, errStop) {
 			return f.op, nil
 		}
-		if !passing(err) {
+		if !Passing(err) {
 			return f.op, err
 		}
 		f.gone(err)
@@ -276,7 +276,7 @@ func (c *Client) Events(ctx context.Context, f admin.EventFilter, lost func(erro
 	}
 	for {
 		err := c.stream(ctx, eventsCall(f), strconv.FormatUint(seq, 10), r)
-		if !passing(err) || !begun {
+		if !Passing(err) || !begun {
 			return err
 		}
 		if open && lost != nil {

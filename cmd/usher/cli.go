@@ -136,9 +136,10 @@ func refusedCode(e *admin.Error) int {
 	return exitFailed
 }
 
-// tell writes an error for a person: what happened, then what to do.
+// tell writes an error for a person: what happened, then what to do. Parts of it
+// may be an app's own words.
 func tell(w io.Writer, cmd *cobra.Command, err error) {
-	fmt.Fprintf(w, "usher: %s\n", err)
+	fmt.Fprintf(w, "usher: %s\n", plain(err.Error()))
 	var usage *usageError
 	var exit *exitError
 	var refused *admin.Error
@@ -147,11 +148,11 @@ func tell(w io.Writer, cmd *cobra.Command, err error) {
 		fmt.Fprintf(w, "usage: %s\nsee %s --help\n", cmd.UseLine(), cmd.CommandPath())
 	case errors.As(err, &exit):
 		for _, line := range exit.lines {
-			fmt.Fprintln(w, line)
+			fmt.Fprintln(w, plain(line))
 		}
 	case errors.As(err, &refused):
 		for _, f := range refused.Findings {
-			fmt.Fprintf(w, "  %s\n", f)
+			fmt.Fprintf(w, "  %s\n", plain(f.String()))
 		}
 	case errors.Is(err, client.ErrUnreachable):
 		fmt.Fprintln(w, "is usher serve running, and may you open its socket? set the address with --admin or USHER_ADMIN")

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -438,6 +442,8 @@ func TestARestartedUsherThatForgotTheOperationIsAskedForTheApp(t *testing.T) {
 		{"outcome kept", with(func(a *admin.AppStatus) {
 			a.LastOutcome = &admin.Outcome{Operation: "op-1", Outcome: "failed", Reason: "never healthy"}
 		}), exitFailed, "", "deploy hello: failed: never healthy"},
+		{"recovery still at work", with(func(a *admin.AppStatus) { a.State = admin.Swapping }), exitTimeout, "",
+			"not finished after 1s"},
 		{"nothing kept", hello(), exitFailed, "", "no longer knows what became of it; the app is awake at revision 2"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -447,11 +453,100 @@ func TestARestartedUsherThatForgotTheOperationIsAskedForTheApp(t *testing.T) {
 				tt.ctl.Forget("op-1")
 				tt.ctl.SetApp(tc.after)
 			})
-			code, out, errs := tt.run("deploy", "hello", "sha256:aa")
+			timeout := "1m"
+			if tc.code == exitTimeout {
+				timeout = "1s"
+			}
+			code, out, errs := tt.run("deploy", "hello", "sha256:aa", "--timeout", timeout)
 			if code != tc.code || out != tc.stdout || !strings.Contains(errs, tc.stderr) {
 				t.Errorf("exit %d, stdout %s, stderr %s", code, out, errs)
 			}
 		})
+	}
+}
+
+// committing is a control that knows the revision as soon as it has admitted a
+// deploy.
+type committing struct{ *admintest.Control }
+
+func (c committing) Deploy(ctx context.Context, req admin.DeployRequest) (admin.Operation, error) {
+	op, err := c.Control.Deploy(ctx, req)
+	op.Revision = 3
+	return op, err
+}
+
+func TestAForgottenDeployIsDoneIfItsRevisionWasReported(t *testing.T) {
+	tt := newTerminal(t, hello())
+	tt.stop()
+	tt.stop = admintest.StartAt(t, committing{tt.ctl}, admin.Options{}, tt.addr.Path)
+	tt.scripted(func(c *admintest.Control, op admin.Operation) { c.Step(op.ID, admin.StepStarting, "") })
+	tt.restartAt("starting", func() {
+		tt.ctl.Forget("op-1")
+		a := hello()
+		a.Revision, a.Desired, a.Good, a.Reported, a.Generation = 3, 3, 3, 3, 6
+		tt.ctl.SetApp(a)
+	})
+	code, out, errs := tt.run("deploy", "hello", "sha256:aa")
+	if code != exitOK || out != "hello: deploy done, revision 3, generation 6\n" {
+		t.Errorf("exit %d, stdout %s, stderr %s", code, out, errs)
+	}
+}
+
+// dyingDaemon takes one request at addr and is gone before it has answered;
+// then f gets the request's id, and the real daemon comes back.
+func (tt *terminal) dyingDaemon(f func(requestID string)) {
+	tt.t.Helper()
+	tt.stop()
+	l, err := net.Listen("unix", tt.addr.Path)
+	if err != nil {
+		tt.t.Fatal(err)
+	}
+	go func() { // ends with the one connection
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		req, err := http.ReadRequest(bufio.NewReader(conn))
+		var body admin.Change
+		if err == nil {
+			err = json.NewDecoder(req.Body).Decode(&body)
+		}
+		if err != nil {
+			tt.t.Error(err)
+		}
+		_ = l.Close()
+		_ = conn.Close()
+		f(body.RequestID)
+		admintest.StartAt(tt.t, tt.ctl, admin.Options{}, tt.addr.Path)
+	}()
+}
+
+func TestAChangeWhoseAnswerWasLostIsFoundAndFollowed(t *testing.T) {
+	tt := newTerminal(t, hello())
+	tt.scripted(func(c *admintest.Control, op admin.Operation) { c.Finish(op.ID, admin.OpDone, nil) })
+	tt.dyingDaemon(func(id string) {
+		if _, err := tt.ctl.Wake(context.Background(), admin.Change{App: "hello", RequestID: id}); err != nil {
+			t.Error(err)
+		}
+	})
+	code, out, errs := tt.run("wake", "hello")
+	if code != exitOK || out != "hello: wake done\n" || !strings.Contains(errs, "looking whether it was taken") {
+		t.Errorf("exit %d, stdout %s, stderr %s", code, out, errs)
+	}
+	if got := tt.ctl.Requests(); len(got) != 1 {
+		t.Errorf("it was sent again: %v", got)
+	}
+}
+
+func TestAChangeThatWasLostIsNotSentAgain(t *testing.T) {
+	tt := newTerminal(t, hello())
+	tt.dyingDaemon(func(string) {})
+	code, _, errs := tt.run("wake", "hello")
+	if code != exitUnreachable || !strings.Contains(errs, "does not know the request now\nlook with usher status hello") {
+		t.Errorf("exit %d, stderr %s", code, errs)
+	}
+	if got := tt.ctl.Requests(); len(got) != 0 {
+		t.Errorf("it was sent again: %v", got)
 	}
 }
 

@@ -16,6 +16,9 @@ import (
 // defaultWait is long enough for a hold swap with the default timeouts.
 const defaultWait = 5 * time.Minute
 
+// lookAgain is the pause between two looks at a daemon that is coming back.
+const lookAgain = 200 * time.Millisecond
+
 // pending is one change on its way, from the request to the exit code.
 type pending struct {
 	*cli
@@ -74,7 +77,7 @@ func withTimeout(ctx context.Context, d time.Duration) (context.Context, context
 // request is not sent again: that could make a second revision of it.
 func (p *pending) find(ctx context.Context, requestID string, lost error) (admin.Operation, error) {
 	p.say("%s: %s; looking whether it was taken", p.app, lost)
-	pause := time.NewTicker(500 * time.Millisecond)
+	pause := time.NewTicker(lookAgain)
 	defer pause.Stop()
 	for {
 		ops, err := p.client.Operations(ctx, p.app)
@@ -92,7 +95,7 @@ func (p *pending) find(ctx context.Context, requestID string, lost error) (admin
 				},
 			}
 		}
-		if !errors.Is(err, client.ErrUnreachable) {
+		if !client.Passing(err) {
 			return admin.Operation{}, err
 		}
 		select {
@@ -130,7 +133,7 @@ func (p *pending) showStep(s admin.Step) {
 // fromStatus answers for an operation that a restarted usher has forgotten: the
 // outcome and the pointers of the app are durable.
 func (p *pending) fromStatus(ctx context.Context, op admin.Operation) (admin.Operation, error) {
-	st, err := p.client.App(ctx, p.app)
+	st, err := p.settledStatus(ctx)
 	if err != nil {
 		return op, err
 	}
@@ -148,6 +151,26 @@ func (p *pending) fromStatus(ctx context.Context, op admin.Operation) (admin.Ope
 		err: fmt.Errorf("%s %s: usher was restarted and no longer knows what became of it; the app is %s at revision %d",
 			p.verb, p.app, st.State, st.Revision),
 		lines: []string{"look with usher status " + p.app + ", then try again if needed"},
+	}
+}
+
+// settledStatus waits until recovery has finished or undone what was under way.
+func (p *pending) settledStatus(ctx context.Context) (admin.AppStatus, error) {
+	pause := time.NewTicker(lookAgain)
+	defer pause.Stop()
+	for {
+		st, err := p.client.App(ctx, p.app)
+		if err != nil && !client.Passing(err) {
+			return st, err
+		}
+		if err == nil && st.State != admin.Waking && st.State != admin.Swapping && st.State != admin.Holding {
+			return st, nil
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return st, ctx.Err()
+		}
 	}
 }
 
@@ -231,7 +254,7 @@ func failureLines(op admin.Operation) []string {
 	if len(op.LogTail) > 0 {
 		lines = append(lines, "the last lines it wrote:")
 		for _, l := range op.LogTail {
-			lines = append(lines, "  | "+plain(l))
+			lines = append(lines, "  | "+l)
 		}
 	}
 	if op.Generation != 0 {
@@ -258,5 +281,5 @@ func (p *pending) whatServes(ctx context.Context, op admin.Operation) []string {
 
 // say writes one line of progress.
 func (c *cli) say(format string, args ...any) {
-	fmt.Fprintf(c.stderr, format+"\n", args...)
+	fmt.Fprintln(c.stderr, plain(fmt.Sprintf(format, args...)))
 }

@@ -11,13 +11,17 @@ import (
 	"time"
 
 	"github.com/usher-edge/usher/activator/artifact"
+	"github.com/usher-edge/usher/activator/process"
 	"github.com/usher-edge/usher/admin"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == process.ExecVerb {
+		process.ExecMain(os.Args[2:]) // an app's process before it becomes the app
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Commands that talk to no running usher are further arguments of newRoot.
-	code := run(ctx, newRoot(realWorld()), os.Args[1:])
+	w := realWorld()
+	code := run(ctx, newRoot(w, serveCommand(w)), os.Args[1:])
 	stop()
 	os.Exit(code)
 }

@@ -133,6 +133,7 @@ func TestHitsAreServedWithoutTheAppAndWakeNothing(t *testing.T) {
 	if n := o.heads.Load(); n != 2 || r.wake.Load() != 0 {
 		t.Errorf("the app saw %d requests and %d wakes", n, r.wake.Load())
 	}
+	r.last(7)
 	if s := r.app.Stats(); s.Cached != 5 || s.Served != 2 {
 		t.Errorf("%+v", s)
 	}

@@ -51,6 +51,7 @@ type conn struct {
 	bodyClock clock         // of the pump
 	waitUntil atomic.Uint64 // moment: the deadline of a wait for the app
 	armed     atomic.Bool   // the watcher knows the connection
+	cutShort  atomic.Bool   // Shutdown's time was up
 	finished  atomic.Bool   // the watcher saw the client close its sending side
 }
 

@@ -130,6 +130,9 @@ func (c *conn) viaName() []byte { return c.srv.text.via }
 // finish ends the request in the core's books. It reports false if it had been
 // cut: then the client has been reset already.
 func (c *conn) finish(res edge.Result) bool {
+	if c.cutShort.Load() && res.Cause != edge.CauseNone {
+		res.Ending, res.Cause = edge.Failed, edge.CauseDrainCut // it was us
+	}
 	if c.srv.opt.Edge.Finish(c.lane, res) {
 		c.abort()
 		return false

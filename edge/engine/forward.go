@@ -19,8 +19,8 @@ type attempt struct {
 	up       *upstream.Conn // nil: connecting failed
 	pump     *pump          // nil: the body was here already, or there is none
 	prefix   int            // bytes of m.in[m.r:] that were body and went with the head
-	sent     time.Time // when the head went out, if the cache wants to know
-	status   int // of the app's final answer, once it is on its way to the client
+	sent     time.Time      // when the head went out, if the cache wants to know
+	status   int            // of the app's final answer, once it is on its way to the client
 	bytesIn  int64
 	bytesOut int64
 	fill     edge.Fill

@@ -3,9 +3,11 @@ package engine
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/usher-edge/usher/edge"
 )
@@ -67,13 +69,14 @@ func TestOddEndingsInEveryPhaseLeaveTheBooksStraight(t *testing.T) {
 		wg.Go(func() {
 			for i := range 150 {
 				c := r.dial()
-				c.send(requests[(i+worker)%len(requests)])
+				_ = c.SetDeadline(time.Now().Add(100 * time.Millisecond)) // some get no answer
+				_, _ = io.WriteString(c, requests[(i+worker)%len(requests)])
 				switch (i / len(requests)) % 3 {
 				case 0:
 					_, _ = io.CopyN(io.Discard, c.r, 20)
 					c.rst()
 				case 1:
-					c.fin()
+					_ = c.Conn.(*net.TCPConn).CloseWrite() // it may be over already
 					_, _ = io.Copy(io.Discard, c.r)
 				default:
 					c.rst()

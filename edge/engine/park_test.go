@@ -199,6 +199,8 @@ func TestKeptConnectionsFollowEverySwitchWithoutAFailure(t *testing.T) {
 	}
 	for g := uint64(2); g < 2+swaps; g++ {
 		next := generation(g)
+		served := r.app.Stats().Served
+		eventually(t, "some load", func() bool { return r.app.Stats().Served > served+50 })
 		r.app.Place(next.placement(g))
 		reported.Store(g)
 		select {

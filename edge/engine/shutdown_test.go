@@ -136,6 +136,9 @@ func TestShutdownResetsWhatIsNotDoneInTime(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	c.wantReset()
+	if n := r.last(1).Result; n.Cause != edge.CauseDrainCut || n.Ending != edge.Failed {
+		t.Errorf("%+v", n)
+	}
 }
 
 // D01, D07: what is left at the end of a drain is cut, and counted as such.

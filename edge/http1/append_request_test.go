@@ -29,6 +29,7 @@ func TestForwardedHeadDropsWhatIsNotForTheApp(t *testing.T) {
 		{"9110 7.6.1", "hop-by-hop fields", "Connection: keep-alive\r\nKeep-Alive: timeout=5\r\nTE: trailers\r\nTrailer: X\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n", nil, nil},
 		{"9110 7.6.1", "fields named by Connection", "Connection: X-A, close\r\nX-a: 1\r\nX-B: 2\r\n", nil, []string{"X-B: 2"}},
 		{"9110 7.6.1", "named by a later Connection field", "X-A: 1\r\nConnection: close\r\nConnection: b, x-a\r\nX-A: 2\r\n", nil, nil},
+		{"9110 7.6.1", "a name in another field", "X-B: X-A\r\nConnection: x\r\nX-A: 1\r\n", nil, []string{"X-B: X-A", "X-A: 1"}},
 		{"9110 7.6.1", "what Connection may not take away", "Connection: Host, Content-Length, Via, X-Forwarded-For, X-Forwarded-Proto, Authorization\r\nContent-Length: 3\r\nVia: 1.1 a\r\nAuthorization: x\r\n", nil, []string{"Content-Length: 3", "Via: 1.1 a"}},
 		{"9110 7.6.1", "framing named by Connection", "Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked\r\n", nil, []string{"Transfer-Encoding: chunked"}},
 		{"9110 11.7", "Proxy-*", "Proxy: http://evil\r\nProxy-Authorization: x\r\nProxy-Connection: keep-alive\r\nProxy-Status: a\r\nProxy-X: 1\r\n", nil, nil},

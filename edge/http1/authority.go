@@ -108,8 +108,7 @@ func isIPv6(b []byte) bool {
 			n++
 		}
 		if n < len(b) && b[n] == '.' {
-			groups += 2
-			return isIPv4(b) && (groups == 8 || gap && groups < 8)
+			return isIPv4(b) && fullIPv6(groups+2, gap)
 		}
 		if n < 1 || n > 4 {
 			return false
@@ -117,7 +116,7 @@ func isIPv6(b []byte) bool {
 		groups++
 		b = b[n:]
 		if len(b) == 0 {
-			return groups == 8 || gap && groups < 8
+			return fullIPv6(groups, gap)
 		}
 		if b[0] != ':' || len(b) == 1 {
 			return false
@@ -133,4 +132,8 @@ func isIPv6(b []byte) bool {
 			}
 		}
 	}
+}
+
+func fullIPv6(groups int, gap bool) bool {
+	return groups < 8 && gap || groups == 8 && !gap
 }

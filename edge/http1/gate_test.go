@@ -2,6 +2,8 @@ package http1
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -121,6 +123,11 @@ func TestGateRefusesWhatTwoParsersCouldReadDifferently(t *testing.T) {
 		{"3986 3.2.2", "IPv6 without an end", host("[::1"), 400},
 		{"3986 3.2.2", "IPv6 with a zone", host("[fe80::1%25eth0]"), 400},
 		{"3986 3.2.2", "IPv6 with two gaps", host("[1::2::3]"), 400},
+		{"3986 3.2.2", "IPv6 of eight groups and a gap", host("[1:2:3:4:5:6:7::8]"), 400},
+		{"3986 3.2.2", "IPv6 of seven groups", host("[1:2:3:4:5:6:7]"), 400},
+		{"3986 3.2.2", "IPv6 with a group of five", host("[::12345]"), 400},
+		{"3986 3.2.2", "IPv6 and IPv4 of nine groups", host("[1:2:3:4:5:6:7:1.2.3.4]"), 400},
+		{"3986 3.2.2", "IPv6 that ends with a colon", host("[1::2:]"), 400},
 		{"3986 3.2.2", "IPv6 of nine groups", host("[1:2:3:4:5:6:7:8:9]"), 400},
 		{"3986 3.2.2", "IPvFuture", host("[v1.a]"), 400},
 		{"3986 3.2.2", "something after the bracket", host("[::1]x"), 400},
@@ -209,11 +216,35 @@ func TestGateAcceptsWhatIsUnambiguous(t *testing.T) {
 	}
 }
 
+func TestAddressesAreReadAsNetipReadsThem(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	valid := 0
+	for range 300_000 {
+		b := make([]byte, 2+random.IntN(16))
+		for i := range b {
+			b[i] = ":::1f.2"[random.IntN(7)]
+		}
+		a, err := netip.ParseAddr(string(b))
+		if got, want := isIPv6(b), err == nil && a.Is6(); got != want {
+			t.Fatalf("IPv6 %s: %t, netip %t", b, got, want)
+		}
+		if got, want := isIPv4(b), err == nil && a.Is4(); got != want {
+			t.Fatalf("IPv4 %s: %t, netip %t", b, got, want)
+		}
+		if err == nil {
+			valid++
+		}
+	}
+	if valid < 1000 {
+		t.Errorf("only %d addresses were valid", valid)
+	}
+}
+
 func TestGarbageIsRefusedBeforeItsLineEnds(t *testing.T) {
 	for _, raw := range []string{
 		"\x16", "{", "GET /\x80", "GET /%4g", "GET / XTTP", "GET / HTTP/1.1\r\nHo st",
 		"GET / HTTP/1.1\r\n ", "GET / HTTP/1.1\r\nHost: a\x00", "GET / HTTP/1.1\r\n" + strings.Repeat("n", 129),
-		"GET /" + strings.Repeat("a", 8<<10), strings.Repeat("M", 65),
+		"GET / HTTP/1.1\r\nX: " + strings.Repeat("a", 200) + "\rb", "GET /" + strings.Repeat("a", 8<<10), strings.Repeat("M", 65),
 	} {
 		if got := parseAllWays(t, newRequest, raw); !got.refused() {
 			t.Errorf("%.40q: got %+v, want a refusal", raw, got)

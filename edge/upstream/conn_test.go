@@ -149,9 +149,24 @@ func TestInterruptEndsWhateverIsWaiting(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
+	p.Discard(c)
+}
+
+func TestALaterDeadlineDoesNotUndoInterrupt(t *testing.T) {
+	p := newOrigin(t, "tcp", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }).pool(Options{})
+	c := get(t, p, false)
+	c.Interrupt()
 	c.SetWriteDeadline(time.Now().Add(time.Hour))
-	if _, err := c.Write([]byte("x")); err == nil {
-		t.Error("a deadline undoes Interrupt")
+	if n, err := c.Write([]byte("x")); n != 0 || err == nil {
+		t.Errorf("%d bytes written", n)
+	}
+	p.Discard(c)
+
+	c = get(t, p, false)
+	c.Interrupt()
+	var res http1.Response
+	if err := c.ReadHead(&res, []byte("GET"), time.Now().Add(time.Hour)); err == nil || Timeout(err) {
+		t.Errorf("%v", err)
 	}
 	p.Discard(c)
 }
@@ -310,6 +325,9 @@ func TestASwitchedConnectionLosesNoByte(t *testing.T) {
 		}
 		if rest, err := io.ReadAll(c); string(rest) != "me!echo" || err != nil {
 			t.Errorf("%q, %v", rest, err)
+		}
+		if c.buffer != nil {
+			t.Error("a tunnel holds a read buffer")
 		}
 		c.Sent = true
 		p.Put(c)

@@ -1,0 +1,233 @@
+package accesslog
+
+import (
+	"strconv"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/usher-edge/usher/edge"
+)
+
+// appendJSON appends e as one JSON object and a line end. Always there:
+//
+//	time           when the head had arrived, RFC 3339, UTC, microseconds
+//	client         address
+//	method, host, target (with query), protocol
+//	status         see statusOf
+//	bytes_in       of the request's body
+//	bytes_out      of the answer's body
+//	duration_ms    from the head to the end of the answer
+//	parked_ms      of that, waiting for the app
+//	revision, generation   0 if no app was reached
+//	retries
+//	id             of the request, as in X-Request-Id
+//	ending         served, cached, refused, failed, gone or own
+//
+// Only if there is something to say: app, build, sent_status (if the client was
+// sent another status than the one logged), cache (hit, miss, stale, bypass),
+// cause (why the request did not end as it should) and reason (why the app was
+// not there).
+func appendJSON(b []byte, e *edge.Entry) []byte {
+	b = append(b, `{"time":"`...)
+	b = e.Time.UTC().AppendFormat(b, "2006-01-02T15:04:05.000000Z")
+	b = append(b, '"')
+	b = optional(b, "app", e.App)
+	b = text(b, "client", e.Client)
+	b = text(b, "method", e.Method)
+	b = text(b, "host", e.Host)
+	b = text(b, "target", e.Target)
+	b = append(b, `,"protocol":"HTTP/1.`...)
+	b = strconv.AppendUint(b, uint64(e.Minor), 10)
+	b = append(b, '"')
+	status := statusOf(e)
+	b = integer(b, "status", int64(status))
+	if sent := e.Result.Status; sent != status && sent != 0 {
+		b = integer(b, "sent_status", int64(sent))
+	}
+	b = integer(b, "bytes_in", e.Result.BytesIn)
+	b = integer(b, "bytes_out", e.Result.BytesOut)
+	b = milliseconds(b, "duration_ms", e.Duration)
+	b = milliseconds(b, "parked_ms", e.Parked)
+	if e.Cache != edge.CacheOff {
+		b = optional(b, "cache", e.Cache.String())
+	}
+	b = integer(b, "revision", int64(e.Revision))
+	b = integer(b, "generation", int64(e.Generation))
+	b = optional(b, "build", e.Build)
+	b = integer(b, "retries", int64(e.Retries))
+	b = text(b, "id", e.ID)
+	b = optional(b, "ending", e.Result.Ending.String())
+	if e.Result.Cause != edge.CauseNone {
+		b = optional(b, "cause", e.Result.Cause.String())
+	}
+	b = optional(b, "reason", e.Reason)
+	return append(b, '}', '\n')
+}
+
+// statusOf is the status to log: 499 for a client that left before it had the
+// whole answer, so that nobody blames the app or takes the answer for delivered;
+// else what the client was sent; else, if it was sent nothing, what the cause
+// stands for.
+func statusOf(e *edge.Entry) int {
+	r := &e.Result
+	if r.Ending == edge.Gone || r.Status == 0 && r.Cause != edge.CauseNone {
+		if v := r.Cause.Verdict().Status; v != 0 {
+			return v
+		}
+	}
+	return r.Status
+}
+
+// appendCombined appends e in the combined log format, in local time. A field
+// that is not known is "-"; so are referrer and user agent.
+func appendCombined(b []byte, e *edge.Entry) []byte {
+	if plainToken(e.Client) {
+		b = append(b, e.Client...)
+	} else {
+		b = append(b, '-')
+	}
+	b = append(b, " - - "...)
+	b = e.Time.Local().AppendFormat(b, "[02/Jan/2006:15:04:05 -0700]")
+	b = append(b, ` "`...)
+	if len(e.Method) == 0 {
+		b = append(b, '-')
+	} else {
+		b = escape(b, e.Method, escapeC)
+		b = append(b, ' ')
+		b = escape(b, e.Target, escapeC)
+		b = append(b, " HTTP/1."...)
+		b = strconv.AppendUint(b, uint64(e.Minor), 10)
+	}
+	b = append(b, `" `...)
+	b = orDash(b, int64(statusOf(e)))
+	b = append(b, ' ')
+	b = orDash(b, e.Result.BytesOut)
+	return append(b, ` "-" "-"`+"\n"...)
+}
+
+func orDash(b []byte, n int64) []byte {
+	if n == 0 {
+		return append(b, '-')
+	}
+	return strconv.AppendInt(b, n, 10)
+}
+
+// plainToken says that s can stand between blanks.
+func plainToken(s []byte) bool {
+	for _, c := range s {
+		if c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return len(s) > 0
+}
+
+func key(b []byte, name string) []byte {
+	b = append(b, ',', '"')
+	b = append(b, name...)
+	return append(b, '"', ':')
+}
+
+func text(b []byte, name string, s []byte) []byte {
+	b = append(key(b, name), '"')
+	b = escape(b, s, escapeJSON)
+	return append(b, '"')
+}
+
+// optional is text, but nothing if s is empty. A string that needs no escape,
+// as all but a reason do, is not copied on the way.
+func optional(b []byte, name, s string) []byte {
+	if s == "" {
+		return b
+	}
+	b = append(key(b, name), '"')
+	start := len(b)
+	b = append(b, s...)
+	if clean(b[start:]) < len(s) {
+		b = escape(b[:start], []byte(s), escapeJSON)
+	}
+	return append(b, '"')
+}
+
+func integer(b []byte, name string, n int64) []byte {
+	return strconv.AppendInt(key(b, name), n, 10)
+}
+
+// milliseconds has three decimals: a microsecond counts.
+func milliseconds(b []byte, name string, d time.Duration) []byte {
+	µs := max(0, d.Microseconds())
+	b = strconv.AppendInt(key(b, name), µs/1000, 10)
+	rest := µs % 1000
+	return append(b, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
+}
+
+// clean is how many bytes at the start of s can stand between quotes as they
+// are: UTF-8 that prints, without quote and backslash.
+func clean(s []byte) int {
+	for i := 0; i < len(s); {
+		if c := s[i]; c < utf8.RuneSelf {
+			if c < ' ' || c == '"' || c == '\\' || c == 0x7f {
+				return i
+			}
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRune(s[i:])
+		if r == utf8.RuneError && n == 1 || !unicode.IsPrint(r) {
+			return i
+		}
+		i += n
+	}
+	return len(s)
+}
+
+// escape appends s; what is not clean goes through one, a character at a time.
+func escape(b, s []byte, one func(b, c []byte) []byte) []byte {
+	for {
+		n := clean(s)
+		b = append(b, s[:n]...)
+		if n == len(s) {
+			return b
+		}
+		s = s[n:]
+		_, size := utf8.DecodeRune(s)
+		b = one(b, s[:size])
+		s = s[size:]
+	}
+}
+
+const hex = "0123456789abcdef"
+
+// escapeJSON writes a character as JSON does (RFC 8259 §7). JSON has no bytes:
+// one that is no UTF-8 becomes the four characters \xNN.
+func escapeJSON(b, c []byte) []byte {
+	r, n := utf8.DecodeRune(c)
+	switch {
+	case r == '"' || r == '\\':
+		return append(b, '\\', byte(r))
+	case r == utf8.RuneError && n == 1:
+		return append(b, '\\', '\\', 'x', hex[c[0]>>4], hex[c[0]&15])
+	case r > 0xffff:
+		r -= 0x10000
+		return unit(unit(b, 0xd800+r>>10), 0xdc00+r&0x3ff)
+	}
+	return unit(b, r)
+}
+
+// unit is one code unit of UTF-16.
+func unit(b []byte, r rune) []byte {
+	return append(b, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
+}
+
+// escapeC writes a character as Apache does: quote and backslash with a
+// backslash, all else as bytes \xNN.
+func escapeC(b, c []byte) []byte {
+	if c[0] == '"' || c[0] == '\\' {
+		return append(b, '\\', c[0])
+	}
+	for _, x := range c {
+		b = append(b, '\\', 'x', hex[x>>4], hex[x&15])
+	}
+	return b
+}

@@ -1,0 +1,251 @@
+// Package accesslog writes one line per ended request.
+//
+// Guarantees:
+//
+//   - Write never blocks and does no I/O: it formats the entry and hands the
+//     line to one goroutine. What does not fit into the queue, because the disk
+//     or the reader of a pipe is slow, is dropped and counted, never waited for.
+//   - Once the queue has been in use for a while, Write allocates nothing.
+//   - A line is whole and one line, whatever bytes the client sent: quotes,
+//     control characters and everything else that does not print is escaped. A
+//     line in the JSON format is always valid JSON.
+//   - No field of a request or an answer is logged, so no Authorization and no
+//     Cookie. A target is logged with its query.
+//   - Lines come in the order in which Write took them, and reach the file
+//     within a few milliseconds.
+//   - Every entry is either written or counted as dropped, as long as Close is
+//     called after the last Write has returned.
+//
+// Callers may not assume that lines are on the disk: nothing is synced.
+package accesslog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/usher-edge/usher/edge"
+)
+
+// Format is how a line is written.
+type Format string
+
+const (
+	// JSON is one object per line; appendJSON has the fields.
+	JSON Format = "json"
+	// Combined is the format of that name that Apache and nginx write, without
+	// referrer and user agent, which are never logged.
+	Combined Format = "combined"
+)
+
+// Options of a Log. The zero value works.
+type Options struct {
+	// Format is JSON or Combined; empty means JSON.
+	Format Format
+	// Queue is how many lines may wait to be written; 0 means 8192. They may
+	// hold 16 MiB together.
+	Queue int
+	// Log is told of dropped lines and failed writes, at most once a minute;
+	// nil means that nobody is.
+	Log *slog.Logger
+}
+
+const (
+	defaultQueue = 8192
+	maxWaiting   = 16 << 20 // bytes of lines in the queue
+	maxPooled    = 8 << 10  // bytes of a buffer that is worth keeping
+	patience     = 5 * time.Second
+	mode         = 0o640 // targets can hold what is not meant for everybody
+)
+
+// Log is an access log. It is safe for use by many goroutines.
+type Log struct {
+	path   string // empty: it cannot be opened again
+	tell   *slog.Logger
+	format func([]byte, *edge.Entry) []byte
+
+	pool    sync.Pool // of *line
+	queue   chan *line
+	waiting atomic.Int64 // bytes of the lines in queue
+	written atomic.Uint64
+	dropped atomic.Uint64
+	failure atomic.Pointer[error] // of the last write that failed since the last report
+	alarm   chan struct{}         // holds a token when there is something to report
+
+	closed   atomic.Bool
+	stop     chan struct{} // closed by Close: ends the writer
+	stopOnce sync.Once
+	swaps    chan swap
+	ended    chan struct{} // closed when the writer has ended
+	reported chan struct{} // closed when the reporter has ended, after the writer
+	closeErr error         // of the file; read after ended
+}
+
+// line is one formatted entry on its way to the writer.
+type line struct{ text []byte }
+
+// New returns a log that writes to w, whole lines at a time, several in one call
+// if there are many. It does not close w, and Reopen does nothing. Close ends it.
+func New(w io.Writer, o Options) (*Log, error) {
+	return newLog(output{w: w}, o)
+}
+
+// Open returns a log that appends to the file at path, made with mode 0640 if it
+// is not there. /dev/stdout is the standard output of this process even where
+// it is a socket, which cannot be opened by that name. Close ends it.
+func Open(path string, o Options) (*Log, error) {
+	if path == "/dev/stdout" {
+		return New(os.Stdout, o)
+	}
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLog(output{w: f, file: f, path: path}, o)
+	if err != nil {
+		// The file is new or untouched; there is nothing to lose.
+		_ = f.Close()
+	}
+	return l, err
+}
+
+// openFile does not wait for the reader of a fifo: it fails without one.
+func openFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, mode)
+	switch {
+	case errors.Is(err, syscall.ENXIO):
+		return nil, fmt.Errorf("%w: nothing reads from it; start its reader first", err)
+	case err != nil:
+		return nil, fmt.Errorf("%w; usher must be able to make and write the file", err)
+	}
+	return f, nil
+}
+
+func newLog(out output, o Options) (*Log, error) {
+	format := appendJSON
+	switch o.Format {
+	case "", JSON:
+	case Combined:
+		format = appendCombined
+	default:
+		return nil, fmt.Errorf("access log format %q: want %s or %s", o.Format, JSON, Combined)
+	}
+	if o.Queue <= 0 {
+		o.Queue = defaultQueue
+	}
+	l := &Log{
+		path: out.path, tell: o.Log, format: format,
+		pool:  sync.Pool{New: func() any { return new(line) }},
+		queue: make(chan *line, o.Queue), alarm: make(chan struct{}, 1),
+		stop: make(chan struct{}), swaps: make(chan swap),
+		ended: make(chan struct{}), reported: make(chan struct{}),
+	}
+	w := &writer{l: l, out: out}
+	go w.run()
+	go l.report()
+	return l, nil
+}
+
+// Write logs e, which the caller may reuse at once. After Close it only counts.
+func (l *Log) Write(e *edge.Entry) {
+	if l.closed.Load() {
+		l.drop(1)
+		return
+	}
+	n := l.pool.Get().(*line)
+	n.text = l.format(n.text[:0], e)
+	if l.waiting.Add(int64(len(n.text))) <= maxWaiting {
+		select {
+		case l.queue <- n:
+			return
+		default:
+		}
+	}
+	l.recycle(n)
+	l.drop(1)
+}
+
+// recycle takes back a line that is no longer in the queue.
+func (l *Log) recycle(n *line) {
+	l.waiting.Add(-int64(len(n.text)))
+	if cap(n.text) <= maxPooled {
+		l.pool.Put(n)
+	}
+}
+
+func (l *Log) drop(lines uint64) {
+	l.dropped.Add(lines)
+	select {
+	case l.alarm <- struct{}{}:
+	default:
+	}
+}
+
+// Dropped is how many entries were not written.
+func (l *Log) Dropped() uint64 { return l.dropped.Load() }
+
+// Collector returns the log's metrics.
+func (l *Log) Collector() prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "usher_access_log_dropped_total",
+		Help: "Requests that are missing in the access log, because it could not be written fast enough or at all.",
+	}, func() float64 { return float64(l.dropped.Load()) })
+}
+
+// Reopen opens the file of Open again, for a log that was renamed. When it
+// returns nil, what was written before is in the old file, which is closed, and
+// all that follows goes to the new one. On an error the old file stays in use;
+// if a write to it hangs, that is an error after 5 s.
+func (l *Log) Reopen() error {
+	if l.path == "" {
+		return nil
+	}
+	f, err := openFile(l.path)
+	if err != nil {
+		return fmt.Errorf("reopen access log: %w", err)
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	s := swap{file: f, done: make(chan error, 1)}
+	select {
+	case l.swaps <- s:
+	case <-l.ended:
+		_ = f.Close() // nothing was written to it
+		return errors.New("reopen access log: it is closed")
+	case <-late.C:
+		_ = f.Close() // nothing was written to it
+		return fmt.Errorf("reopen access log: a write to the old %s has not returned for %s; try again when it has", l.path, patience)
+	}
+	select {
+	case err := <-s.done:
+		return err
+	case <-late.C:
+		return fmt.Errorf("reopen access log: the last write to the old %s has not returned for %s; the new file is used when it has", l.path, patience)
+	}
+}
+
+// Close writes what is in the queue, closes a file that Open opened and waits
+// for both, but not longer than 5 s: a write that hangs cannot be ended. It may
+// be called more than once.
+func (l *Log) Close() error {
+	l.stopOnce.Do(func() {
+		l.closed.Store(true)
+		close(l.stop)
+	})
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-l.reported:
+		return l.closeErr
+	case <-late.C:
+		return fmt.Errorf("close access log: a write has not returned for %s; the last lines are lost", patience)
+	}
+}

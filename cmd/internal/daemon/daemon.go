@@ -1,0 +1,314 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/usher-edge/usher/activator"
+	"github.com/usher-edge/usher/activator/artifact"
+	"github.com/usher-edge/usher/activator/process"
+	"github.com/usher-edge/usher/activator/store"
+	"github.com/usher-edge/usher/admin"
+	"github.com/usher-edge/usher/cache"
+	"github.com/usher-edge/usher/cmd/internal/config"
+	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/engine"
+)
+
+// Options of Run.
+type Options struct {
+	Config   string // path of usher.toml
+	StopApps bool   // stop the apps when usher stops
+	Version  admin.VersionInfo
+	Log      *slog.Logger
+	// Reload asks for the file to be read again, Reopen for a fresh access log.
+	Reload, Reopen <-chan os.Signal
+	// Started is called once requests are let in; nil: nobody is told.
+	Started func(f *config.File)
+}
+
+// daemon is a running usher.
+type daemon struct {
+	opt     Options
+	log     *slog.Logger
+	started time.Time
+
+	// mu guards file, and makes reloads one at a time; readers of the admin API
+	// use file through current.
+	mu   sync.Mutex
+	file atomic.Pointer[config.File]
+
+	bolt    *store.Bolt
+	depot   *artifact.Depot
+	backend *activator.OS
+	cache   *cache.Cache
+	edge    *edge.Edge
+	waker   waker
+	engine  *engine.Server
+	act     *activator.Activator
+	admin   *admin.Server
+	metrics *prometheus.Registry
+
+	warnings []string
+	state    atomic.Value // string: starting, serving, stopping
+
+	edgeListeners []net.Listener
+	adminListener net.Listener
+	askListener   net.Listener
+
+	closers []func() error
+	fail    chan error
+	wg      sync.WaitGroup
+}
+
+// Run runs usher until ctx ends.
+func Run(ctx context.Context, o Options) error {
+	f, err := config.Load(o.Config, Env())
+	if err != nil {
+		return err
+	}
+	d := &daemon{opt: o, log: o.Log, started: time.Now(), fail: make(chan error, 8)}
+	d.file.Store(f)
+	d.state.Store("starting")
+	for _, w := range f.Warnings {
+		d.warn(w.String())
+	}
+	err = d.start(ctx)
+	if err == nil {
+		err = d.serve(ctx)
+	}
+	return errors.Join(err, d.close())
+}
+
+func (d *daemon) warn(text string) {
+	d.warnings = append(d.warnings, text)
+	d.log.Warn(text)
+}
+
+// start opens everything in an order that fails before it changes anything of an
+// app, and ends with every slot placed.
+func (d *daemon) start(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		d.openState, d.openListeners, d.openEdge, d.openActivator, d.openAdmin,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	f := d.file.Load()
+	if err := d.edge.SetApps(edgeApps(f)); err != nil {
+		return err
+	}
+	_, err := d.act.Apply(ctx, apps(f))
+	return err
+}
+
+// serve lets requests in and stays until ctx ends or a listener fails.
+func (d *daemon) serve(ctx context.Context) error {
+	for _, ln := range d.edgeListeners {
+		d.run(func() error { return d.engine.Serve(ln) })
+	}
+	if d.askListener != nil {
+		askCtx, stop := context.WithCancel(context.Background())
+		defer stop()
+		d.run(func() error { return engine.ServeAsk(askCtx, d.askListener, d.edge.Ask) })
+	}
+	d.run(func() error { return d.admin.Serve(d.adminListener) })
+	d.state.Store("serving")
+	if d.opt.Started != nil {
+		d.opt.Started(d.file.Load())
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return d.stop()
+		case err := <-d.fail:
+			return errors.Join(err, d.stop())
+		case <-d.opt.Reload:
+			if _, err := d.reload(ctx); err != nil {
+				d.log.Error("reload: the old configuration stays", "error", err)
+			}
+		}
+	}
+}
+
+// run runs f beside the others; an error of it ends usher.
+func (d *daemon) run(f func() error) {
+	d.wg.Add(1)
+	go func() {
+		defer d.wg.Done()
+		if err := f(); err != nil && !errors.Is(err, net.ErrClosed) {
+			d.fail <- err
+		}
+	}()
+}
+
+// stopTime bounds the end of usher beyond the longest drain of an app.
+const (
+	stopTime  = 15 * time.Second
+	adminStop = 2 * time.Second // for answers of the admin API under way
+)
+
+// stop ends usher in order: not ready, attempts abandoned, parked refused,
+// in-flight requests finished, apps left running.
+func (d *daemon) stop() error {
+	d.state.Store("stopping")
+	d.log.Info("shutting down: in-flight requests finish", "apps", map[bool]string{true: "stop", false: "keep running"}[d.opt.StopApps])
+	limit := time.Duration(0)
+	for _, a := range d.file.Load().Apps {
+		limit = max(limit, a.DrainTimeout)
+		if d.opt.StopApps {
+			limit = max(limit, a.DrainTimeout+a.StopTimeout)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit+stopTime)
+	defer cancel()
+	edgeCtx, edgeCancel := context.WithTimeout(ctx, limit)
+	defer edgeCancel()
+	served := make(chan error, 1)
+	go func() { served <- d.engine.Shutdown(edgeCtx) }()
+	err := d.act.Shutdown(ctx, d.opt.StopApps)
+	if e := <-served; e != nil && !errors.Is(e, context.DeadlineExceeded) {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// close lets go of what start opened, in the opposite order.
+func (d *daemon) close() error {
+	var errs []error
+	for i := len(d.closers) - 1; i >= 0; i-- {
+		errs = append(errs, d.closers[i]())
+	}
+	d.wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (d *daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
+
+// openState makes the directories, takes the lock and opens what is durable.
+func (d *daemon) openState(context.Context) error {
+	s := d.file.Load().Server
+	// Apps may run as other users: they must be able to pass through, not to look.
+	const pass = 0o711
+	for _, dir := range []string{s.State, s.Run} {
+		if err := os.MkdirAll(dir, pass); err != nil {
+			return fmt.Errorf("make directory: %w; set `state` and `run` in the config file to directories that usher may write", err)
+		}
+	}
+	lock, err := store.Lock(s.State)
+	if err != nil {
+		return err
+	}
+	d.onClose(lock.Unlock)
+	if d.bolt, err = store.Open(s.State, store.Options{}); err != nil {
+		return fmt.Errorf("open state: %w", err)
+	}
+	d.onClose(d.bolt.Close)
+	if damage := d.bolt.Damage(); damage != nil {
+		d.warn(damage.Error())
+	}
+	d.depot, err = artifact.Open(s.State + "/builds")
+	return err
+}
+
+func (d *daemon) openEdge(context.Context) error {
+	s := d.file.Load().Server
+	o := edge.Options{Waker: &d.waker}
+	if s.CacheBytes > 0 {
+		d.cache = cache.New(cache.Config{MaxBytes: s.CacheBytes, MaxObjectBytes: largestObject(d.file.Load()), Unkeyed: rewritten()})
+		o.Cache = pages{cache: d.cache, limit: d.objectLimit}
+	}
+	d.edge = edge.New(o)
+	d.onClose(func() error { d.edge.Close(); return nil })
+	var err error
+	d.engine, err = engine.New(engine.Options{
+		Edge: d.edge, HeadTimeout: s.HeadTimeout, IdleTimeout: s.IdleTimeout, BodyTimeout: s.BodyTimeout,
+		WriteTimeout: s.WriteTimeout, MinBodyRate: noneBelowZero(s.MinBodyRate), MaxConnections: s.MaxConnections,
+		TrustedProxies: s.TrustedProxies, Warn: func(msg string) { d.log.Warn(msg) },
+	})
+	return err
+}
+
+// rewritten are the request fields that the edge sets itself, so that a cache
+// must not keep answers apart by what the client sent.
+func rewritten() []string {
+	return []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded", "X-Real-Ip", "X-Request-Id", "X-Request-Start", "Via"}
+}
+
+func (d *daemon) objectLimit(app string) int64 {
+	a, _ := d.file.Load().App(app)
+	return a.Cache.MaxObject
+}
+
+func largestObject(f *config.File) int64 {
+	var n int64
+	for _, a := range f.Apps {
+		n = max(n, a.Cache.MaxObject)
+	}
+	return n
+}
+
+func noneBelowZero(rate int64) int64 {
+	if rate == 0 {
+		return -1
+	}
+	return rate
+}
+
+func (d *daemon) openActivator(context.Context) error {
+	s := d.file.Load().Server
+	boot, err := process.BootID()
+	if err != nil {
+		return err
+	}
+	runs, err := store.OpenRuns(s.Run+"/runs", boot)
+	if err != nil {
+		return fmt.Errorf("open the run directory: %w", err)
+	}
+	tree, err := discover(s.Cgroup, s.State)
+	if err != nil {
+		d.warn("generations are held by their sessions, a weaker proof than a cgroup: " + err.Error())
+	}
+	ports, err := process.NewPorts(process.PortRange{First: int(s.PortRange.First), Last: int(s.PortRange.Last)})
+	if err != nil {
+		return err
+	}
+	if os.Getpid() == 1 {
+		d.warn("usher is process 1: when it ends, all apps end with it and there is nothing to adopt at the next start")
+	}
+	d.backend = &activator.OS{Tree: tree, BootID: boot, Mark: s.State}
+	d.act, err = activator.New(activator.Options{
+		StateDir: s.State, RunDir: s.Run, BootID: boot, Timezone: timezone(),
+		Commits: d.bolt, Runs: runs, Depot: d.depot, Ports: ports, Backend: d.backend,
+		Front: &front{d.edge}, Log: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.waker.act = d.act
+	d.onClose(func() error { d.act.Close(); return nil })
+	return nil
+}
+
+func timezone() string {
+	if tz := os.Getenv("TZ"); tz != "" {
+		return tz
+	}
+	if link, err := os.Readlink("/etc/localtime"); err == nil {
+		if _, zone, ok := strings.Cut(link, "zoneinfo/"); ok {
+			return zone
+		}
+	}
+	return "UTC"
+}

@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/usher-edge/usher/activator"
+	"github.com/usher-edge/usher/activator/lifecycle"
+	"github.com/usher-edge/usher/edge"
+)
+
+// front is the edge as the activator sees it. An app that the edge does not know
+// (any more) has no requests, so every question about it has an easy answer.
+type front struct{ edge *edge.Edge }
+
+var stateOf = [...]edge.State{
+	lifecycle.SlotEmpty:       edge.Empty,
+	lifecycle.SlotAsleep:      edge.Asleep,
+	lifecycle.SlotWaking:      edge.Waking,
+	lifecycle.SlotServing:     edge.Serving,
+	lifecycle.SlotHolding:     edge.Holding,
+	lifecycle.SlotPaused:      edge.Paused,
+	lifecycle.SlotMaintenance: edge.Maintenance,
+	lifecycle.SlotDown:        edge.Down,
+	lifecycle.SlotRemoved:     edge.Removed,
+}
+
+func placement(p activator.Placement) edge.Placement {
+	return edge.Placement{
+		Revision: p.Revision, Generation: p.Generation, Build: p.Build, CacheGen: p.CacheGen,
+		State: stateOf[p.State], Network: p.Network, Address: p.Address, RetryAfter: p.RetryAfter, Reason: p.Reason,
+	}
+}
+
+func (f *front) Place(app string, p activator.Placement) {
+	if a := f.edge.App(app); a != nil {
+		a.Place(placement(p))
+	}
+}
+
+func (f *front) TrySleep(app string, gen uint64, p activator.Placement) bool {
+	a := f.edge.App(app)
+	return a == nil || a.TrySleep(gen, placement(p))
+}
+
+func (f *front) Drained(app string, gen uint64) <-chan struct{} {
+	if a := f.edge.App(app); a != nil {
+		return a.Drained(gen)
+	}
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+func (f *front) CloseStreams(app string, gen uint64, over time.Duration) {
+	if a := f.edge.App(app); a != nil {
+		a.CloseStreams(gen, over)
+	}
+}
+
+func (f *front) Cut(app string, gen uint64) {
+	if a := f.edge.App(app); a != nil {
+		a.Cut(gen)
+	}
+}
+
+func (f *front) Activity(app string) activator.Activity {
+	a := f.edge.App(app)
+	if a == nil {
+		return activator.Activity{}
+	}
+	act := a.Activity()
+	return activator.Activity{InFlight: int64(act.InFlight), Parked: int64(a.Stats().Parked), Last: act.LastRelease}
+}
+
+// waker tells the activator that a request waits. The activator is made after
+// the edge, so it is set later, before any listener is served.
+type waker struct{ act *activator.Activator }
+
+func (w *waker) Wake(app string) { w.act.Wanted(app) }

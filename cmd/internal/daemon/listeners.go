@@ -1,0 +1,114 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/usher-edge/usher/admin"
+	"github.com/usher-edge/usher/cmd/internal/config"
+)
+
+// openListeners binds every address, so that one that is taken ends usher before
+// anything of an app is touched. Nothing is accepted yet.
+func (d *daemon) openListeners(ctx context.Context) error {
+	s := d.file.Load().Server
+	for _, addr := range s.Listen {
+		ln, err := listen(ctx, addr, s.ListenGroup)
+		if err != nil {
+			return err
+		}
+		d.onClose(closeListener(ln))
+		d.edgeListeners = append(d.edgeListeners, ln)
+	}
+	ln, err := listen(ctx, s.Admin, s.AdminGroup)
+	if err != nil {
+		return err
+	}
+	d.onClose(closeListener(ln))
+	d.adminListener = ln
+	if !s.AskListen.IsZero() {
+		if d.askListener, err = listen(ctx, s.AskListen, config.Group{}); err != nil {
+			return err
+		}
+		d.onClose(closeListener(d.askListener))
+	}
+	return nil
+}
+
+// closeListener closes one that whoever served it may have closed already.
+func closeListener(ln net.Listener) func() error {
+	return func() error {
+		_ = ln.Close()
+		return nil
+	}
+}
+
+func listen(ctx context.Context, a config.Addr, g config.Group) (net.Listener, error) {
+	if a.Network == "unix" {
+		o := admin.SocketOptions{}
+		if g.Name != "" {
+			o = admin.SocketOptions{Mode: 0o660, GID: int(g.GID), Chown: true}
+		}
+		return admin.ListenUnix(ctx, a.Address, o)
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", a.Address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w; is another server, or another usher, using it?", a.Address, err)
+	}
+	return ln, nil
+}
+
+// openAdmin puts the admin API together.
+func (d *daemon) openAdmin(context.Context) error {
+	d.metrics = prometheus.NewRegistry()
+	d.metrics.MustRegister(d.edge.Collector(), newSwapCollector(d), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s := d.file.Load().Server
+	token := ""
+	if s.AdminTokenFile != "" {
+		b, err := os.ReadFile(s.AdminTokenFile)
+		if err != nil {
+			return fmt.Errorf("read the admin token: %w", err)
+		}
+		token = strings.TrimSpace(string(b))
+	}
+	d.admin = admin.NewServer(&control{d}, admin.Options{
+		Token:   token,
+		Forbid:  d.runsAs,
+		Metrics: promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{}),
+		Ready:   d.ready,
+		Version: d.opt.Version,
+		Log:     d.log,
+	})
+	d.onClose(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), adminStop)
+		defer cancel()
+		return d.admin.Shutdown(ctx)
+	})
+	return nil
+}
+
+func (d *daemon) ready(context.Context) error {
+	if st, _ := d.state.Load().(string); st != "serving" {
+		return fmt.Errorf("usher is %s", st)
+	}
+	return nil
+}
+
+// runsAs says whether an app, and not usher itself, runs as uid.
+func (d *daemon) runsAs(uid uint32) bool {
+	for _, a := range d.file.Load().Apps {
+		if !a.External() && !a.User.Own && a.User.UID == uid {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package engine
+
+// raceDetector: sync.Pool drops things at random under it.
+const raceDetector = true
