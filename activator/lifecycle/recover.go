@@ -92,7 +92,8 @@ func (m *machine) owed() {
 		}
 	}
 	m.s.Why = CauseRelease
-	m.s.StartWanted = m.s.Desired.Rev > max(m.s.Reported, cur.Rel.Rev) && m.s.Desired.Rev != m.s.Held
+	m.s.StartWanted = m.s.Reported != 0 && // a first release waits for its first request
+		m.s.Desired.Rev > max(m.s.Reported, cur.Rel.Rev) && m.s.Desired.Rev != m.s.Held
 	if !m.s.StartWanted {
 		m.s.Why = CauseNone
 	}
