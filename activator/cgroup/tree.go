@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/containerd/cgroups/v3/cgroup2"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,9 +39,9 @@ func (t *Tree) New(app string, generation uint64) (Group, error) {
 		return nil, err
 	}
 	g := &v2Group{path: filepath.Join(t.dir, name)}
-	err = os.Mkdir(g.path, 0o755)
+	err = t.makeLeaf(name)
 	if errors.Is(err, fs.ErrExist) {
-		err = replaceLeftover(g)
+		err = t.replaceLeftover(g, name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make cgroup of %s generation %d: %w", app, generation, err)
@@ -48,14 +49,25 @@ func (t *Tree) New(app string, generation uint64) (Group, error) {
 	return g, nil
 }
 
-func replaceLeftover(g *v2Group) error {
+// makeLeaf makes a cgroup that was not there before. Nobody else makes any in
+// this directory, so looking first is enough. It has no resources: those need
+// controllers, and a leaf for kill and events needs none.
+func (t *Tree) makeLeaf(name string) error {
+	if _, err := os.Lstat(filepath.Join(t.dir, name)); err == nil {
+		return fs.ErrExist
+	}
+	_, err := cgroup2.NewManager(t.dir, "/"+name, &cgroup2.Resources{})
+	return err
+}
+
+func (t *Tree) replaceLeftover(g *v2Group, name string) error {
 	if err := g.Remove(); err != nil {
 		if errors.Is(err, ErrPopulated) {
 			return fmt.Errorf("%s: %w", g.path, ErrNotFresh)
 		}
 		return err
 	}
-	return os.Mkdir(g.path, 0o755)
+	return t.makeLeaf(name)
 }
 
 // Open returns the group at a path that New made once, possibly by an earlier

@@ -156,9 +156,9 @@ func integer(b []byte, name string, n int64) []byte {
 
 // milliseconds has three decimals: a microsecond counts.
 func milliseconds(b []byte, name string, d time.Duration) []byte {
-	µs := max(0, d.Microseconds())
-	b = strconv.AppendInt(key(b, name), µs/1000, 10)
-	rest := µs % 1000
+	micros := max(0, d.Microseconds())
+	b = strconv.AppendInt(key(b, name), micros/1000, 10)
+	rest := micros % 1000
 	return append(b, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
 }
 

@@ -75,7 +75,6 @@ type Log struct {
 	pool    sync.Pool // of *line
 	queue   chan *line
 	waiting atomic.Int64 // bytes of the lines in queue
-	written atomic.Uint64
 	dropped atomic.Uint64
 	failure atomic.Pointer[error] // of the last write that failed since the last report
 	alarm   chan struct{}         // holds a token when there is something to report

@@ -118,18 +118,15 @@ func (w *writer) flush() {
 		return
 	}
 	n, err := w.out.w.Write(w.batch)
-	whole := w.lines
-	if err == nil && n == len(w.batch) {
+	if err == nil && n < len(w.batch) {
+		err = io.ErrShortWrite
+	}
+	if err == nil {
 		w.torn = false
 	} else {
-		if err == nil {
-			err = io.ErrShortWrite
-		}
-		whole = w.wrote(w.batch[:min(max(n, 0), len(w.batch))])
 		w.l.failure.Store(&err)
-		w.l.drop(w.lines - whole)
+		w.l.drop(w.lines - w.wrote(w.batch[:max(n, 0)]))
 	}
-	w.l.written.Add(whole)
 	w.batch, w.lines, w.flushed = w.batch[:0], 0, time.Now()
 }
 

@@ -1,0 +1,171 @@
+package accesslog
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/usher-edge/usher/edge"
+)
+
+// entry is a served request.
+func entry() *edge.Entry {
+	return &edge.Entry{
+		Time: time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC), App: "hello",
+		Client: []byte("192.0.2.7"), Method: []byte("GET"), Host: []byte("hello.localhost:8080"),
+		Target: []byte("/a%2Fb?q=1&x=%20"), Minor: 1, ID: []byte("01JXYZ"),
+		Result: edge.Result{Ending: edge.Served, Status: 200, BytesIn: 3, BytesOut: 1234},
+		Cache:  edge.CacheMiss, Revision: 2, Generation: 5, Build: "4f2a9c01d3e5",
+		Parked: 1500 * time.Microsecond, Duration: 12345678 * time.Nanosecond, Retries: 1,
+	}
+}
+
+func with(change func(*edge.Entry)) *edge.Entry {
+	e := entry()
+	change(e)
+	return e
+}
+
+func TestALineHasWhatIsKnownOfTheRequest(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		entry          *edge.Entry
+		json, combined string
+	}{
+		{
+			"served", entry(),
+			`{"time":"2026-03-01T12:00:00.123456Z","app":"hello","client":"192.0.2.7","method":"GET","host":"hello.localhost:8080",` +
+				`"target":"/a%2Fb?q=1&x=%20","protocol":"HTTP/1.1","status":200,"bytes_in":3,"bytes_out":1234,` +
+				`"duration_ms":12.345,"parked_ms":1.500,"cache":"miss","revision":2,"generation":5,"build":"4f2a9c01d3e5",` +
+				`"retries":1,"id":"01JXYZ","ending":"served"}`,
+			`192.0.2.7 - - [01/Mar/2026:12:00:00 +0000] "GET /a%2Fb?q=1&x=%20 HTTP/1.1" 200 1234 "-" "-"`,
+		},
+		{
+			"refused while it was parked",
+			with(func(e *edge.Entry) {
+				e.Result = edge.Result{Ending: edge.Refused, Cause: edge.CauseWakeFailed, Status: 503}
+				e.Cache, e.Generation, e.Reason, e.Retries = edge.CacheOff, 0, `exited: "panic"`, 0
+				e.Parked, e.Duration = 2*time.Second, 2*time.Second+time.Millisecond
+			}),
+			`{"time":"2026-03-01T12:00:00.123456Z","app":"hello","client":"192.0.2.7","method":"GET","host":"hello.localhost:8080",` +
+				`"target":"/a%2Fb?q=1&x=%20","protocol":"HTTP/1.1","status":503,"bytes_in":0,"bytes_out":0,` +
+				`"duration_ms":2001.000,"parked_ms":2000.000,"revision":2,"generation":0,"build":"4f2a9c01d3e5",` +
+				`"retries":0,"id":"01JXYZ","ending":"refused","cause":"wake-failed","reason":"exited: \"panic\""}`,
+			`192.0.2.7 - - [01/Mar/2026:12:00:00 +0000] "GET /a%2Fb?q=1&x=%20 HTTP/1.1" 503 - "-" "-"`,
+		},
+		{
+			"a head that was no HTTP",
+			&edge.Entry{
+				Time: time.Unix(1e9, 0), Client: []byte("::1"), Duration: -time.Second,
+				Result: edge.Result{Ending: edge.Refused, Cause: edge.CauseBadRequest, Status: 400},
+			},
+			`{"time":"2001-09-09T01:46:40.000000Z","client":"::1","method":"","host":"","target":"","protocol":"HTTP/1.0",` +
+				`"status":400,"bytes_in":0,"bytes_out":0,"duration_ms":0.000,"parked_ms":0.000,"revision":0,"generation":0,` +
+				`"retries":0,"id":"","ending":"refused","cause":"bad-request"}`,
+			`::1 - - [09/Sep/2001:01:46:40 +0000] "-" 400 - "-" "-"`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := string(appendJSON(nil, tc.entry)); got != tc.json+"\n" {
+				t.Errorf("json\n%swant\n%s", got, tc.json)
+			}
+			tc.entry.Time = tc.entry.Time.In(time.UTC)
+			got := string(appendCombined(nil, tc.entry))
+			if zone := tc.entry.Time.Local().Format("[02/Jan/2006:15:04:05 -0700]"); !strings.Contains(got, zone) {
+				t.Errorf("no %s in %s", zone, got)
+			} else if got = strings.Replace(got, zone, tc.entry.Time.Format("[02/Jan/2006:15:04:05 -0700]"), 1); got != tc.combined+"\n" {
+				t.Errorf("combined\n%swant\n%s", got, tc.combined)
+			}
+		})
+	}
+}
+
+// A client that leaves is neither a success nor a fault of the app (M01).
+func TestTheStatusOfAClientThatLeftIs499(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		result edge.Result
+		want   []string
+	}{
+		{"parked", edge.Result{Ending: edge.Gone, Cause: edge.CauseClientGone}, []string{`"status":499,"bytes_in"`, `"cause":"client-gone"`}},
+		{"within the body", edge.Result{Ending: edge.Gone, Cause: edge.CauseClientGone, Status: 200, BytesOut: 7}, []string{`"status":499,"sent_status":200,`, `"bytes_out":7`}},
+		{"too slow", edge.Result{Ending: edge.Gone, Cause: edge.CauseSlowClient, Status: 200}, []string{`"status":499,"sent_status":200,`, `"cause":"slow-client"`}},
+		{"the app broke off, nothing sent", edge.Result{Ending: edge.Failed, Cause: edge.CauseAborted}, []string{`"status":502,"bytes_in"`, `"ending":"failed","cause":"upstream-aborted"`}},
+		{"the app broke off within the body", edge.Result{Ending: edge.Failed, Cause: edge.CauseAborted, Status: 200}, []string{`"status":200,"bytes_in"`}},
+	} {
+		got := string(appendJSON(nil, with(func(e *edge.Entry) { e.Result = tc.result })))
+		for _, part := range tc.want {
+			if !strings.Contains(got, part) {
+				t.Errorf("%s: no %s in %s", tc.name, part, got)
+			}
+		}
+	}
+}
+
+func TestWhatDoesNotPrintIsEscaped(t *testing.T) {
+	for _, tc := range []struct{ in, json, c string }{
+		{"plain ü 日本 😀", "plain ü 日本 😀", "plain ü 日本 😀"},
+		{"a\"b\\c", `a\"b\\c`, `a\"b\\c`},
+		{"a\r\nb\x00\t\x1b[31m\x7f", `a\u000d\u000ab\u0000\u0009\u001b[31m\u007f`, `a\x0d\x0ab\x00\x09\x1b[31m\x7f`},
+		{"\u009b\u2028\u202e", `\u009b\u2028\u202e`, `\xc2\x9b\xe2\x80\xa8\xe2\x80\xae`},
+		{"\U000e0001", `\udb40\udc01`, `\xf3\xa0\x80\x81`},
+		{"/\xff\xc3(", `/\\xff\\xc3(`, `/\xff\xc3(`},
+		{"\xed\xa0\x80", `\\xed\\xa0\\x80`, `\xed\xa0\x80`},
+		{"\ufffd", "\ufffd", "\ufffd"},
+	} {
+		if got := string(escape(nil, []byte(tc.in), escapeJSON)); got != tc.json {
+			t.Errorf("json of %q: %s, want %s", tc.in, got, tc.json)
+		}
+		if got := string(escape(nil, []byte(tc.in), escapeC)); got != tc.c {
+			t.Errorf("combined of %q: %s, want %s", tc.in, got, tc.c)
+		}
+	}
+}
+
+func TestACombinedLineKeepsItsFieldsApart(t *testing.T) {
+	e := with(func(e *edge.Entry) {
+		e.Client = []byte(`1.2.3.4 "- -`)
+		e.Target = []byte(`/" 200 1 "x`)
+	})
+	got := string(appendCombined(nil, e))
+	if !strings.HasPrefix(got, "- - - [") || !strings.Contains(got, `"GET /\" 200 1 \"x HTTP/1.1" 200 1234`) {
+		t.Error(got)
+	}
+}
+
+func TestAnyBytesMakeOneLineThatPrints(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		someBytes := func(name string) []byte {
+			return rapid.OneOf(
+				rapid.SliceOf(rapid.Byte()),
+				rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) }),
+			).Draw(rt, name)
+		}
+		e := with(func(e *edge.Entry) {
+			e.Client, e.Method, e.Host = someBytes("client"), someBytes("method"), someBytes("host")
+			e.Target, e.ID, e.Reason, e.App = someBytes("target"), someBytes("id"), string(someBytes("reason")), string(someBytes("app"))
+		})
+		line := appendJSON(nil, e)
+		for _, l := range [][]byte{line, appendCombined(nil, e)} {
+			if bytes.IndexByte(l, '\n') != len(l)-1 || !utf8.Valid(l) || bytes.ContainsFunc(l[:len(l)-1], func(r rune) bool { return !unicode.IsPrint(r) }) {
+				rt.Fatalf("not one line that prints: %q", l)
+			}
+		}
+		var got struct{ Host, Target, Reason, App string }
+		dec := json.NewDecoder(bytes.NewReader(line))
+		if err := dec.Decode(&got); err != nil {
+			rt.Fatalf("%v: %s", err, line)
+		}
+		for in, out := range map[string]string{string(e.Host): got.Host, string(e.Target): got.Target, e.Reason: got.Reason, e.App: got.App} {
+			if utf8.ValidString(in) && in != out {
+				rt.Fatalf("%q came back as %q", in, out)
+			}
+		}
+	})
+}
