@@ -156,6 +156,19 @@ func (a *Activator) Names() []string {
 	return out
 }
 
+// Owns says whether pid is the main process of a generation.
+func (a *Activator) Owns(pid int) bool {
+	for _, name := range a.Names() {
+		s, err := a.Status(name)
+		for _, g := range s.Generations {
+			if err == nil && g.PID == pid {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Operation returns an operation as it stands.
 func (a *Activator) Operation(id string) (Operation, error) {
 	o, ok := a.ops.get(id)

@@ -298,7 +298,21 @@ func (d *daemon) openActivator(context.Context) error {
 	}
 	d.waker.act = d.act
 	d.onClose(func() error { d.act.Close(); return nil })
+	if os.Getpid() == 1 {
+		d.reapOrphans()
+	}
 	return nil
+}
+
+// reapOrphans collects what the init of a container has to collect.
+func (d *daemon) reapOrphans() {
+	ctx, stop := context.WithCancel(context.Background())
+	d.onClose(func() error { stop(); return nil })
+	d.wg.Add(1)
+	go func() {
+		defer d.wg.Done()
+		process.ReapOrphans(ctx, d.act.Owns)
+	}()
 }
 
 func timezone() string {
