@@ -54,6 +54,7 @@ type daemon struct {
 	cache   *cache.Cache
 	edge    *edge.Edge
 	waker   waker
+	front   *front
 	engine  *engine.Server
 	act     *activator.Activator
 	admin   *admin.Server
@@ -268,6 +269,7 @@ func noneBelowZero(rate int64) int64 {
 
 func (d *daemon) openActivator(context.Context) error {
 	s := d.file.Load().Server
+	d.front = newFront(d.edge)
 	boot, err := process.BootID()
 	if err != nil {
 		return err
@@ -291,7 +293,7 @@ func (d *daemon) openActivator(context.Context) error {
 	d.act, err = activator.New(activator.Options{
 		StateDir: s.State, RunDir: s.Run, BootID: boot, Timezone: timezone(),
 		Commits: d.bolt, Runs: runs, Depot: d.depot, Ports: ports, Backend: d.backend,
-		Front: &front{d.edge}, Log: d.log,
+		Front: d.front, Log: d.log,
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"sync"
 	"time"
 
 	"github.com/usher-edge/usher/activator"
@@ -9,8 +10,37 @@ import (
 )
 
 // front is the edge as the activator sees it. An app that the edge does not know
-// (any more) has no requests, so every question about it has an easy answer.
-type front struct{ edge *edge.Edge }
+// has no requests, so every question about it has an easy answer.
+type front struct {
+	edge *edge.Edge
+
+	mu      sync.Mutex // guards leaving
+	leaving map[string]*edge.App
+}
+
+func newFront(e *edge.Edge) *front { return &front{edge: e, leaving: map[string]*edge.App{}} }
+
+// keep remembers an app that is about to leave the route table: what is inside
+// it must still be waited for.
+func (f *front) keep(app string) {
+	a := f.edge.App(app)
+	if a == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leaving[app] = a
+}
+
+// app finds an app that is routed to, or one that leaves.
+func (f *front) app(name string) *edge.App {
+	if a := f.edge.App(name); a != nil {
+		return a
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.leaving[name]
+}
 
 var stateOf = [...]edge.State{
 	lifecycle.SlotEmpty:       edge.Empty,
@@ -32,18 +62,18 @@ func placement(p activator.Placement) edge.Placement {
 }
 
 func (f *front) Place(app string, p activator.Placement) {
-	if a := f.edge.App(app); a != nil {
+	if a := f.app(app); a != nil {
 		a.Place(placement(p))
 	}
 }
 
 func (f *front) TrySleep(app string, gen uint64, p activator.Placement) bool {
-	a := f.edge.App(app)
+	a := f.app(app)
 	return a == nil || a.TrySleep(gen, placement(p))
 }
 
 func (f *front) Drained(app string, gen uint64) <-chan struct{} {
-	if a := f.edge.App(app); a != nil {
+	if a := f.app(app); a != nil {
 		return a.Drained(gen)
 	}
 	c := make(chan struct{})
@@ -52,19 +82,19 @@ func (f *front) Drained(app string, gen uint64) <-chan struct{} {
 }
 
 func (f *front) CloseStreams(app string, gen uint64, over time.Duration) {
-	if a := f.edge.App(app); a != nil {
+	if a := f.app(app); a != nil {
 		a.CloseStreams(gen, over)
 	}
 }
 
 func (f *front) Cut(app string, gen uint64) {
-	if a := f.edge.App(app); a != nil {
+	if a := f.app(app); a != nil {
 		a.Cut(gen)
 	}
 }
 
 func (f *front) Activity(app string) activator.Activity {
-	a := f.edge.App(app)
+	a := f.app(app)
 	if a == nil {
 		return activator.Activity{}
 	}

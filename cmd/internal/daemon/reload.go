@@ -37,6 +37,9 @@ func (d *daemon) reload(ctx context.Context) (activator.Changes, error) {
 		_ = d.edge.SetApps(edgeApps(old)) // it was valid before
 		return ch, err
 	}
+	for _, name := range ch.Removed {
+		d.front.keep(name)
+	}
 	if err := d.edge.SetApps(edgeApps(f)); err != nil {
 		return ch, err
 	}

@@ -1,0 +1,580 @@
+package lifecycle
+
+import "fmt"
+
+// The environment of the core as the runner makes it: what is durable, what is
+// alive, what is under way and what the edge holds. One world is one state of
+// the exploration. Everything in it is a small value, so that it can be copied
+// and hashed.
+
+// Budgets bound what would make the state space infinite or too large.
+type budgets struct {
+	commits  uint8 // releases still to be committed
+	restarts uint8
+	usher    uint8 // crashes of usher
+	app      uint8 // crashes of an app process
+	puts     uint8 // best-effort records that fail unseen
+	fresh    uint8 // generation numbers that cannot be reserved
+}
+
+// The phases of a runtime record.
+const (
+	phaseNone uint8 = iota
+	phaseIntent
+	phaseStarted
+	phaseSwitching
+	phaseSwitched
+	phaseRetiring
+	phaseStopping
+)
+
+var phaseNames = [...]string{"none", "intent", "started", "switching", "switched", "retiring", "stopping"}
+
+// What exists of a generation's process.
+const (
+	procNone    uint8 = iota // nothing, proven
+	procWaiting              // at its go-byte
+	procRunning
+	procExited // its main process is gone, something of it may be left
+)
+
+// world attributes of a release, as bits.
+const (
+	relHold uint8 = 1 << iota
+	relExternal
+	relCanary
+	relFallback
+	relOwn
+	relRan
+)
+
+const (
+	maxRevs  = 4 // two of the owner, two of usher
+	maxGens  = 5
+	maxLocal = 4
+)
+
+// worldGen is one generation outside the core's memory.
+type worldGen struct {
+	id, rev, restart uint8
+	phase            uint8 // durable
+	proc             uint8
+	op               EventKind // the answer that an operation beside the mailbox will give
+	stop, drain      bool      // such an operation is under way
+	ran              bool      // bytes of it may have run
+	healthy          bool
+	ended            bool // it was told to end
+	untold           bool // it ended by itself and the core does not know yet
+	external         bool
+}
+
+// answer is an event that is on its way.
+type answer struct {
+	kind EventKind
+	gen  uint8
+	res  Result
+	why  Reason
+}
+
+// durable is the commit record.
+type durable struct {
+	rels                       [maxRevs + 1]uint8
+	desired, good, reported    uint8
+	held                       uint8 // bit per revision
+	restarts                   uint8
+	downHeld, paused, maintain bool
+}
+
+// ghost follows one request and one cache entry.
+type ghost struct {
+	parked  bool
+	wake    bool  // the edge has asked, the core has not heard yet
+	inside  uint8 // the generation that it is being sent to
+	key     CacheKey
+	entry   CacheKey // where its answer was stored
+	content uint8    // the revision that made the answer
+}
+
+type world struct {
+	s      State
+	slot   Slot // as the edge holds it
+	gens   [maxGens]worldGen
+	ng     uint8
+	local  [maxLocal]answer // answers of what was carried out at once, in order
+	nl     uint8
+	late   answer // one answer that was overtaken
+	d      durable
+	timers uint8 // bit per Timer
+	settle uint8 // whom TimerSettle is about
+	g      ghost
+	up     bool
+	gone   bool
+	left   budgets
+}
+
+func (w *world) gen(id GenID) *worldGen {
+	for i := range w.ng {
+		if w.gens[i].id == uint8(id) {
+			return &w.gens[i]
+		}
+	}
+	return nil
+}
+
+func (w *world) addGen(e Effect) *worldGen {
+	if g := w.gen(e.Gen); g != nil {
+		return g
+	}
+	if int(w.ng) == maxGens {
+		panic("the model has too few places for generations")
+	}
+	w.gens[w.ng] = worldGen{id: uint8(e.Gen), rev: uint8(e.Rel.Rev), external: e.Rel.External}
+	w.ng++
+	return &w.gens[w.ng-1]
+}
+
+func (w *world) dropGen(id GenID) {
+	for i := range w.ng {
+		if w.gens[i].id == uint8(id) {
+			copy(w.gens[i:], w.gens[i+1:w.ng])
+			w.ng--
+			w.gens[w.ng] = worldGen{}
+			return
+		}
+	}
+}
+
+func (w *world) queue(a answer) {
+	if int(w.nl) == maxLocal {
+		panic("the model has too few places for answers")
+	}
+	w.local[w.nl] = a
+	w.nl++
+}
+
+func (w *world) unqueue() answer {
+	a := w.local[0]
+	copy(w.local[:], w.local[1:])
+	w.nl--
+	w.local[w.nl] = answer{}
+	return a
+}
+
+func (w *world) has(t Timer) bool { return w.timers&(1<<t) != 0 }
+func (w *world) arm(t Timer)      { w.timers |= 1 << t }
+func (w *world) disarm(t Timer)   { w.timers &^= 1 << t }
+
+// release is what the runner would tell the core of a revision.
+func (w *world) release(rev uint8) Release {
+	if rev == 0 {
+		return Release{}
+	}
+	b := w.d.rels[rev]
+	return Release{
+		Rev: Revision(rev), Hold: b&relHold != 0, External: b&relExternal != 0, Canary: b&relCanary != 0,
+		Fallback: b&relFallback != 0, Own: b&relOwn != 0, Ran: b&relRan != 0,
+	}
+}
+
+// fresh is a number that was never used before.
+func (w *world) fresh() GenID {
+	top := GenID(w.late.gen)
+	for i := range w.ng {
+		top = max(top, GenID(w.gens[i].id))
+	}
+	for _, id := range []GenID{w.s.Cur.ID, w.s.Next.ID, w.s.Old.ID, w.s.Attempt.Gen, GenID(w.g.inside), w.slot.Gen} {
+		top = max(top, id)
+	}
+	return top + 1
+}
+
+// rename gives every generation the rank of its number, so that worlds that
+// differ only in numbers are one.
+func (w *world) rename() {
+	var used uint32
+	each := func(id *GenID) { used |= 1 << *id }
+	small := func(id *uint8) { used |= 1 << *id }
+	w.ids(each, small)
+	used &^= 1
+	if used&(used+2) == 0 {
+		return // 1..n already
+	}
+	var rank [32]uint8
+	n := uint8(0)
+	for i := 1; i < 32; i++ {
+		if used&(1<<i) != 0 {
+			n++
+			rank[i] = n
+		}
+	}
+	w.ids(func(id *GenID) { *id = GenID(rank[*id]) }, func(id *uint8) { *id = rank[*id] })
+}
+
+func (w *world) ids(big func(*GenID), small func(*uint8)) {
+	s := &w.s
+	for _, id := range [...]*GenID{&s.Cur.ID, &s.Next.ID, &s.Old.ID, &s.Attempt.Gen, &s.Slot.Gen, &w.slot.Gen} {
+		big(id)
+	}
+	for i := range w.ng {
+		small(&w.gens[i].id)
+	}
+	for i := range w.nl {
+		small(&w.local[i].gen)
+	}
+	small(&w.late.gen)
+	small(&w.settle)
+	small(&w.g.inside)
+}
+
+// violation is a broken promise: its name is the invariant's.
+type violation struct{ name, text string }
+
+func (v *violation) Error() string { return v.name + ": " + v.text }
+
+// explorer runs the core in its environment. One belongs to one goroutine.
+type explorer struct {
+	cfg  config
+	step func(State, Event) (State, Effects)
+	rec  func(State, []Found, GenID) (State, Effects)
+
+	script  script
+	out     flags
+	broken  *violation
+	before  State // of the step whose effects are carried out
+	event   Event
+	log     func(format string, args ...any) // nil: nobody reads along
+	longest int                              // most effects of one step
+}
+
+// flags say what happened on one edge.
+type flags uint8
+
+const (
+	flagAsked   flags = 1 << iota // by people, requests, or a crash
+	flagFailed                    // something answered that it failed
+	flagSpawned                   // a process was set up
+	flagBackoff                   // the back-off timer fired
+	flagCrashed                   // usher crashed
+)
+
+// script lets one piece of code be run once for every way its choices can go.
+type script struct {
+	pick, arity [32]uint8
+	n, pos      int
+}
+
+func (s *script) choose(k int) int {
+	if s.pos == s.n {
+		s.pick[s.n], s.arity[s.n] = 0, uint8(k)
+		s.n++
+	}
+	s.pos++
+	return int(s.pick[s.pos-1])
+}
+
+// advance moves to the next way; false when all were run.
+func (s *script) advance() bool {
+	for s.n > 0 {
+		if s.pick[s.n-1]+1 < s.arity[s.n-1] {
+			s.pick[s.n-1]++
+			s.pos = 0
+			return true
+		}
+		s.n--
+	}
+	s.pos = 0
+	return false
+}
+
+func (x *explorer) fail(name, format string, args ...any) {
+	if x.broken == nil {
+		x.broken = &violation{name, fmt.Sprintf(format, args...)}
+	}
+}
+
+func (x *explorer) say(format string, args ...any) {
+	if x.log != nil {
+		x.log(format, args...)
+	}
+}
+
+// choose is a choice where everything but the first way is a failure.
+func (x *explorer) choose(k int) int {
+	n := x.script.choose(k)
+	if n != 0 {
+		x.out |= flagFailed
+	}
+	return n
+}
+
+// crashes says whether usher dies right here.
+func (x *explorer) crashes(w *world) bool {
+	if w.left.usher == 0 || x.script.choose(2) == 0 {
+		return false
+	}
+	w.left.usher--
+	x.out |= flagCrashed | flagAsked
+	x.say("    CRASH of usher")
+	x.crash(w)
+	return true
+}
+
+// crash loses the memory of usher and nothing else. A child at its go-byte reads
+// EOF and ends; what was being sent or stopped at that moment may have arrived
+// or not.
+func (x *explorer) crash(w *world) {
+	for i := range w.ng {
+		g := &w.gens[i]
+		switch {
+		case g.op == GoDone && !g.external:
+			g.proc = procNone
+			if x.script.choose(2) == 1 {
+				g.proc = procRunning
+			}
+		case g.proc == procWaiting:
+			g.proc = procNone
+		case g.stop && g.proc != procNone:
+			if x.script.choose(2) == 1 {
+				g.proc = procNone
+			}
+		}
+		g.op, g.stop, g.drain, g.untold, g.ended = EventNone, false, false, false, false
+	}
+	for i := 0; i < int(w.ng); {
+		g := w.gens[i]
+		if g.phase != phaseNone {
+			i++
+			continue
+		}
+		if g.proc != procNone {
+			x.fail("I8", "usher crashed and nothing is recorded of generation %d, which is alive", g.id)
+		}
+		w.dropGen(GenID(g.id))
+	}
+	w.s, w.slot, w.up, w.gone = State{}, Slot{}, false, false
+	w.local, w.nl, w.late = [maxLocal]answer{}, 0, answer{}
+	w.timers, w.settle, w.g = 0, 0, ghost{}
+}
+
+// put is a record that is written as well as possible.
+func (x *explorer) put(w *world, g *worldGen, phase uint8) {
+	if g == nil {
+		return
+	}
+	if w.left.puts > 0 && x.choose(2) == 1 {
+		w.left.puts--
+		x.say("      (the record fails)")
+		return
+	}
+	g.phase = phase
+}
+
+// written is a record whose failure is told.
+func (x *explorer) written(w *world, a answer) bool {
+	if x.choose(2) == 1 {
+		a.res, a.why = Refused, ReasonNotRecorded
+	}
+	w.queue(a)
+	return a.res == OK
+}
+
+// run carries out the effects of one step. It returns early when usher crashes.
+func (x *explorer) run(w *world, fx *Effects) {
+	x.longest = max(x.longest, fx.n)
+	for i := range fx.n {
+		e := fx.list[i]
+		x.say("    %s", e)
+		x.checkEffect(w, e)
+		if x.execute(w, e) && x.crashes(w) {
+			return
+		}
+		if x.broken != nil {
+			return
+		}
+	}
+}
+
+// execute carries out one effect. True: something outside usher's memory
+// changed.
+func (x *explorer) execute(w *world, e Effect) bool {
+	g := w.gen(e.Gen)
+	switch e.Kind {
+	case Verify:
+		w.addGen(e).op = VerifyDone
+	case Intent:
+		g = w.addGen(e)
+		g.restart = uint8(w.s.Next.Restart)
+		if x.written(w, answer{kind: IntentDone, gen: g.id}) {
+			g.phase = phaseIntent
+		}
+		return true
+	case Prepare:
+		x.out |= flagSpawned
+		x.prepare(w, g)
+	case RecordRan:
+		if x.written(w, answer{kind: RanDone, gen: g.id}) {
+			w.d.rels[e.Rel.Rev] |= relRan
+		}
+		return true
+	case Go:
+		g.ran = true
+		if g.external {
+			w.queue(answer{kind: GoDone, gen: g.id})
+			return false
+		}
+		g.op = GoDone
+	case Health:
+		g.op = HealthDone
+	case RecordSwitching:
+		if x.written(w, answer{kind: SwitchingDone, gen: g.id}) {
+			g.phase = phaseSwitching
+		}
+		return true
+	case Switch:
+		return x.swap(w, g, e)
+	case RecordSwitched:
+		x.put(w, g, phaseSwitched)
+		return true
+	case Report:
+		if x.written(w, answer{kind: ReportDone, gen: uint8(e.Gen)}) {
+			r := uint8(e.Rel.Rev)
+			w.d.good, w.d.reported = max(w.d.good, r), max(w.d.reported, r)
+			w.d.held &^= 1 << r
+		}
+		return true
+	default:
+		return x.executeMore(w, g, e)
+	}
+	return false
+}
+
+func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
+	switch e.Kind {
+	case Place:
+		w.place(e.Slot)
+	case Drain:
+		g.drain = true
+		x.put(w, g, phaseRetiring)
+		return true
+	case Stop:
+		return x.stop(w, g, e)
+	case TrySleep:
+		busy := w.slot.Gen != e.Gen || w.g.inside == uint8(e.Gen)
+		if busy || x.choose(2) == 1 {
+			w.queue(answer{kind: SleepDone, gen: uint8(e.Gen), res: Refused})
+			return false
+		}
+		w.queue(answer{kind: SleepDone, gen: uint8(e.Gen)})
+		w.place(e.Slot)
+	case Forget:
+		if g != nil && g.op != EventNone && x.cfg.late && w.late.kind == EventNone {
+			w.late = answer{kind: g.op, gen: g.id}
+		}
+		if w.g.inside == uint8(e.Gen) {
+			w.g.inside, w.g.key = 0, CacheKey{}
+		}
+		w.dropGen(e.Gen)
+		return true
+	case Arm:
+		w.arm(e.Timer)
+		if e.Timer == TimerSettle {
+			w.settle = uint8(e.Gen)
+		}
+	case Disarm:
+		w.disarm(e.Timer)
+		if e.Timer == TimerSettle {
+			w.settle = 0
+		}
+	case RecordOutcome:
+		if w.left.puts > 0 && (e.Held || w.d.downHeld != w.s.DownHeld) && x.choose(2) == 1 {
+			w.left.puts--
+			return false
+		}
+		w.d.downHeld = w.s.DownHeld
+		if e.Held {
+			w.d.held |= 1 << e.Rel.Rev
+		}
+		return true
+	case CommitFallback:
+		if x.choose(2) == 1 {
+			return false
+		}
+		w.commit(w.d.rels[e.Rel.Rev]&^relRan | relOwn)
+		w.queue(answer{kind: Committed, gen: 0})
+		return true
+	case RecordLifted:
+		if w.left.puts > 0 && x.choose(2) == 1 {
+			w.left.puts--
+			return false
+		}
+		w.d.held, w.d.downHeld = 0, false
+		return true
+	case Gone:
+		w.gone = true
+	}
+	return false
+}
+
+// commit makes a new release desired; it lifts what was held down.
+func (w *world) commit(bits uint8) {
+	w.d.desired++
+	w.d.rels[w.d.desired] = bits
+	w.d.downHeld = false
+}
+
+// place stores the slot at the edge; who is parked follows it.
+func (w *world) place(s Slot) {
+	w.slot = s
+	if s.State == SlotServing {
+		if g := w.gen(s.Gen); g != nil {
+			g.drain = false // the runner drops the answer of a drain that was called off
+		}
+	}
+	w.settleGhost()
+}
+
+func (w *world) settleGhost() {
+	if !w.g.parked {
+		return
+	}
+	switch w.slot.State {
+	case SlotServing:
+		w.g.parked, w.g.wake = false, false
+		w.g.inside, w.g.key = uint8(w.slot.Gen), w.slot.Cache
+	case SlotAsleep:
+		w.g.wake = true
+	case SlotEmpty, SlotMaintenance, SlotDown, SlotRemoved:
+		w.g.parked, w.g.wake = false, false
+	case SlotWaking, SlotHolding, SlotPaused:
+	}
+}
+
+func (x *explorer) prepare(w *world, g *worldGen) {
+	if g.external {
+		w.queue(answer{kind: PrepareDone, gen: g.id})
+		return
+	}
+	g.op = PrepareDone
+}
+
+// swap looks at the process a last time and stores the slot.
+func (x *explorer) swap(w *world, g *worldGen, e Effect) bool {
+	if g.proc == procExited {
+		x.out |= flagFailed
+		w.queue(answer{kind: SwitchDone, gen: g.id, res: BuildFailed, why: ReasonExited})
+		return false
+	}
+	w.queue(answer{kind: SwitchDone, gen: g.id})
+	w.place(e.Slot)
+	return true
+}
+
+func (x *explorer) stop(w *world, g *worldGen, e Effect) bool {
+	if g == nil {
+		w.queue(answer{kind: StopDone, gen: uint8(e.Gen)})
+		return false
+	}
+	g.stop, g.drain, g.ended = true, false, true
+	x.put(w, g, phaseStopping)
+	return true
+}
