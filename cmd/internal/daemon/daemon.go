@@ -20,6 +20,7 @@ import (
 	"github.com/usher-edge/usher/activator/store"
 	"github.com/usher-edge/usher/admin"
 	"github.com/usher-edge/usher/cache"
+	"github.com/usher-edge/usher/cmd/internal/accesslog"
 	"github.com/usher-edge/usher/cmd/internal/config"
 	"github.com/usher-edge/usher/edge"
 	"github.com/usher-edge/usher/edge/engine"
@@ -57,6 +58,7 @@ type daemon struct {
 	front   *front
 	engine  *engine.Server
 	act     *activator.Activator
+	access  *accesslog.Log // nil: none
 	admin   *admin.Server
 	metrics *prometheus.Registry
 
@@ -139,7 +141,18 @@ func (d *daemon) serve(ctx context.Context) error {
 			if _, err := d.reload(ctx); err != nil {
 				d.log.Error("reload: the old configuration stays", "error", err)
 			}
+		case <-d.opt.Reopen:
+			d.reopen()
 		}
+	}
+}
+
+func (d *daemon) reopen() {
+	if d.access == nil {
+		return
+	}
+	if err := d.access.Reopen(); err != nil {
+		d.log.Error("reopen the access log", "error", err)
 	}
 }
 
@@ -229,6 +242,19 @@ func (d *daemon) openEdge(context.Context) error {
 	if s.CacheBytes > 0 {
 		d.cache = cache.New(cache.Config{MaxBytes: s.CacheBytes, MaxObjectBytes: largestObject(d.file.Load()), Unkeyed: rewritten()})
 		o.Cache = pages{cache: d.cache, limit: d.objectLimit}
+	}
+	if s.AccessLog != config.LogOff {
+		path := s.AccessLog
+		if path == config.LogStdout {
+			path = "/dev/stdout"
+		}
+		log, err := accesslog.Open(path, accesslog.Options{Log: d.log})
+		if err != nil {
+			return fmt.Errorf("open the access log: %w", err)
+		}
+		d.access = log
+		d.onClose(log.Close)
+		o.Log = log.Write
 	}
 	d.edge = edge.New(o)
 	d.onClose(func() error { d.edge.Close(); return nil })

@@ -71,6 +71,9 @@ func (d *daemon) openAdmin(context.Context) error {
 	d.metrics = prometheus.NewRegistry()
 	d.metrics.MustRegister(d.edge.Collector(), newSwapCollector(d), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if d.access != nil {
+		d.metrics.MustRegister(d.access.Collector())
+	}
 	s := d.file.Load().Server
 	token := ""
 	if s.AdminTokenFile != "" {
