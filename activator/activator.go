@@ -135,12 +135,14 @@ func (a *Activator) Wanted(app string) {
 	}
 }
 
-// Status describes one app.
+// Status describes one app. It comes after everything that has happened so far:
+// who was answered by a generation sees it here.
 func (a *Activator) Status(app string) (Status, error) {
 	r, err := a.runner(app)
 	if err != nil {
 		return Status{}, err
 	}
+	r.box.call(r.publish)
 	return *r.snap.Load(), nil
 }
 

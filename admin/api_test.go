@@ -134,10 +134,14 @@ func TestEveryVerbReachesControlAndIsAnsweredWith202(t *testing.T) {
 		verb, body string
 		want       any
 	}{
-		{"deploy", `{"digest":"sha256:aa","mode":"hold","canary":true,"request_id":"r"}`,
-			admin.DeployRequest{Change: change, Digest: "sha256:aa", Mode: "hold", Canary: true}},
-		{"deploy", `{"target":"127.0.0.1:3001","request_id":"r"}`,
-			admin.DeployRequest{Change: change, Target: "127.0.0.1:3001"}},
+		{
+			"deploy", `{"digest":"sha256:aa","mode":"hold","canary":true,"request_id":"r"}`,
+			admin.DeployRequest{Change: change, Digest: "sha256:aa", Mode: "hold", Canary: true},
+		},
+		{
+			"deploy", `{"target":"127.0.0.1:3001","request_id":"r"}`,
+			admin.DeployRequest{Change: change, Target: "127.0.0.1:3001"},
+		},
 		{"rollback", `{"to":1,"request_id":"r"}`, admin.RollbackRequest{Change: change, To: 1}},
 		{"restart", `{"retry":true,"request_id":"r"}`, admin.RestartRequest{Change: change, Retry: true}},
 		{"wake", `{"request_id":"r"}`, change},

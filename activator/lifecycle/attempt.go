@@ -1,8 +1,12 @@
 package lifecycle
 
 // begin admits an attempt and registers its generation in the same step, so a
-// halt that comes later finds it.
+// halt that comes later finds it. Without a number the sweep tries again.
 func (m *machine) begin(w Release) {
+	if m.fresh == 0 {
+		m.armSweep()
+		return
+	}
 	a := Attempt{Gen: m.fresh, Cause: m.s.Why, Mode: Overlap, Desired: m.s.Desired.Rev}
 	if a.Cause == CauseNone {
 		a.Cause = CauseWake
@@ -180,7 +184,7 @@ func (m *machine) fail(why Reason) {
 	}
 	if fresh {
 		m.s.Held = n.Rel.Rev
-		if !heldDown {
+		if !heldDown && m.s.want().Rev != 0 {
 			o = Failed // the good release is there to be woken
 		}
 	}
@@ -197,6 +201,8 @@ func (m *machine) fail(why Reason) {
 		m.s.Cur.Restart = m.s.Restarts // a restart that failed is paid; it is not tried again by itself
 	case !fresh:
 		m.backOff(n.Rel.Rev)
+	default:
+		m.turnAway()
 	}
 }
 
@@ -213,7 +219,8 @@ func (m *machine) abandon(why Reason) {
 	m.dropNext()
 	if m.s.Cur.Stage == Draining { // nothing was told to end yet: the parked go back to it
 		m.s.Cur.Stage = Serving
-		m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: m.s.Cur.ID})
+		m.out.add(Effect{Kind: RecordSwitched, Gen: m.s.Cur.ID, Rel: m.s.Cur.Rel}) // it was recorded as retiring
+		m.serveOn()
 	}
 	switch {
 	case lost: // the new build touched what only one may write: starting the old one is the owner's choice
@@ -228,12 +235,20 @@ func (m *machine) abandon(why Reason) {
 	}
 }
 
-// backOff passes over a revision until a timer fires. Where nothing else can
-// run, those who wait are told so.
+// backOff passes over a revision until a timer fires. What is desired and what
+// is good never take turns meanwhile: when both were put off, both wait.
 func (m *machine) backOff(r Revision) {
 	m.s.Backoff = min(m.s.Backoff+1, maxBackoff)
-	m.s.Deferred = r
+	m.s.Stalled = m.s.Deferred != 0 && (m.s.Stalled || m.s.Deferred != r)
+	if m.s.Deferred == 0 {
+		m.s.Deferred = r
+	}
 	m.out.add(Effect{Kind: Arm, Timer: TimerBackoff, Level: m.s.Backoff})
+	m.turnAway()
+}
+
+// turnAway tells those who wait if nothing can run for them.
+func (m *machine) turnAway() {
 	if m.s.want().Rev == 0 {
 		m.s.WakeWanted, m.s.StartWanted = false, false
 	}

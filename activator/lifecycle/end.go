@@ -19,7 +19,7 @@ func (m *machine) switched() {
 	m.s.Slot = m.servingSlot(cur)
 	m.s.Cache = m.s.Slot.Cache
 	m.s.Good = cur.Rel
-	m.s.WakeWanted, m.s.StartWanted, m.s.DownHeld = false, false, false
+	m.s.WakeWanted, m.s.StartWanted, m.s.DownHeld, m.s.ReportOwed = false, false, false, false
 	m.out.add(Effect{Kind: RecordSwitched, Gen: cur.ID, Rel: cur.Rel})
 	if old.ID != 0 {
 		m.s.Old = old
@@ -40,13 +40,13 @@ func (m *machine) switched() {
 // reported: whatever came of the record, the switch stands. One that could not
 // be written is tried again by the sweep.
 func (m *machine) reported(e Event) {
-	reporting := m.s.Attempt.Reporting && e.Gen == m.s.Attempt.Gen
-	if !reporting && !m.s.ReportOwed {
+	reporting := m.s.Attempt.Reporting
+	if e.Gen == 0 || e.Gen != m.s.Cur.ID || !reporting && !m.s.ReportOwed {
 		return
 	}
 	why := ReasonNone
 	if e.Result == OK {
-		m.s.Reported, m.s.ReportOwed = m.s.Good.Rev, false
+		m.s.Reported, m.s.ReportOwed = m.s.Cur.Rel.Rev, false
 	} else {
 		why = ReasonNotReported
 		m.s.ReportOwed = true
@@ -79,8 +79,11 @@ func (m *machine) curAnswer(e Event) {
 	}
 }
 
+// stopCur ends what was current. The slot leaves it first.
 func (m *machine) stopCur() {
 	m.s.Cur.Stage = Stopping
+	m.s.ReportOwed = false // a later switch reports it
+	m.place()
 	m.out.add(Effect{Kind: Stop, Gen: m.s.Cur.ID})
 }
 
@@ -161,14 +164,13 @@ func (m *machine) curExited(e Event) {
 		m.s.Attempt.Stopped = m.s.Attempt.Gen != 0
 	}
 	m.out.add(Effect{Kind: Disarm, Timer: TimerIdle})
-	m.stopCur()
-	if !e.Quick {
+	switch {
+	case !e.Quick:
 		m.s.Backoff = 0
-		return
-	}
-	if m.s.Attempt.Gen == 0 && m.s.Deferred == 0 {
+	case m.s.Attempt.Gen == 0:
 		m.crashLoop()
 	}
+	m.stopCur()
 }
 
 // crashLoop lets the first quick crash be woken at once and makes the next ones
@@ -218,9 +220,14 @@ func (m *machine) sweep() {
 			m.out.add(Effect{Kind: Stop, Gen: g.ID, Kill: true})
 		}
 	}
-	m.s.ReportOwed = m.s.ReportOwed && m.s.Cur.Stage == Serving // a later switch reports it
-	if m.s.ReportOwed && m.s.Attempt.Gen == 0 {
-		m.out.add(Effect{Kind: Report, Gen: m.s.Cur.ID, Rel: m.s.Good})
+	m.reportOwed()
+}
+
+// reportOwed reports what serves and was not reported yet. What the slot does
+// not name does not serve, whatever runs.
+func (m *machine) reportOwed() {
+	if m.s.ReportOwed && m.s.Cur.Stage == Serving && m.s.Slot.State == SlotServing {
+		m.out.add(Effect{Kind: Report, Gen: m.s.Cur.ID, Rel: m.s.Cur.Rel})
 	}
 }
 

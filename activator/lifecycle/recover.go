@@ -19,15 +19,15 @@ const maxFound = 3
 // three.
 //
 // From the record of the switch on it only rolls forward: the youngest
-// generation recorded as switching or serving that is alive serves; before it,
-// it only undoes. What does not serve is stopped and proven empty without
+// generation recorded as switching or serving that is alive serves, unless a
+// newer revision was reported; before it, it only undoes. What does not serve is stopped and proven empty without
 // another drain, before anything is started. An external release serves at once
 // on its owner's word.
 func Recover(durable State, found []Found, fresh GenID) (State, Effects) {
 	m := machine{s: durable, fresh: fresh}
 	serving := -1
 	for i, f := range found {
-		if f.Alive && (f.Stage == Switching || f.Stage == Switched || f.Stage == Serving) {
+		if f.Alive && f.Rel.Rev >= durable.Reported && (f.Stage == Switching || f.Stage == Switched || f.Stage == Serving) {
 			serving = i
 		}
 	}
@@ -43,6 +43,7 @@ func Recover(durable State, found []Found, fresh GenID) (State, Effects) {
 	m.owed()
 	m.converge()
 	m.place()
+	m.reportOwed()
 	return m.s, m.out
 }
 
@@ -72,7 +73,7 @@ func (m *machine) external() {
 	if rel.Rev == 0 {
 		rel = m.s.Desired
 	}
-	if !rel.External || m.s.Cur.ID != 0 {
+	if !rel.External || m.s.Cur.ID != 0 || m.fresh == 0 {
 		return
 	}
 	m.s.Cur = Gen{ID: m.fresh, Rel: rel, Restart: m.s.Restarts, Stage: Serving, Ran: true, Prepared: true}
@@ -86,10 +87,7 @@ func (m *machine) owed() {
 	if cur.Stage == Serving {
 		m.s.Cache = CacheKey{Rev: cur.Rel.Rev, Restart: cur.Restart}
 		m.s.Good = cur.Rel
-		if cur.Rel.Rev > m.s.Reported {
-			m.s.ReportOwed = true
-			m.out.add(Effect{Kind: Report, Gen: cur.ID, Rel: cur.Rel})
-		}
+		m.s.ReportOwed = cur.Rel.Rev > m.s.Reported
 	}
 	m.s.Why = CauseRelease
 	m.s.StartWanted = m.s.Reported != 0 && // a first release waits for its first request

@@ -82,7 +82,7 @@ func (m *machine) lift() {
 	m.s.DownHeld = false
 	m.s.Backoff = 0
 	if m.s.Deferred != 0 {
-		m.s.Deferred = 0
+		m.s.Deferred, m.s.Stalled = 0, false
 		m.out.add(Effect{Kind: Disarm, Timer: TimerBackoff})
 	}
 }
@@ -113,7 +113,15 @@ func (m *machine) wake() {
 func (m *machine) resume() {
 	m.s.Paused, m.s.Maintenance = false, false
 	if m.s.Cur.Stage == Serving {
-		m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: m.s.Cur.ID})
+		m.serveOn()
+	}
+}
+
+// serveOn takes up what rests while the slot does not name the incumbent.
+func (m *machine) serveOn() {
+	m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: m.s.Cur.ID})
+	if m.s.ReportOwed {
+		m.armSweep()
 	}
 }
 
@@ -121,7 +129,7 @@ func (m *machine) timer(e Event) {
 	switch e.Timer {
 	case TimerBackoff:
 		if m.s.Deferred != 0 {
-			m.s.Deferred = 0
+			m.s.Deferred, m.s.Stalled = 0, false
 			m.s.Why = CauseRetry
 		}
 	case TimerSettle:
@@ -140,6 +148,7 @@ func (m *machine) timer(e Event) {
 func (s *State) want() Release {
 	d, g := s.Desired, s.Good
 	switch {
+	case s.Stalled:
 	case d.Rev != 0 && d.Rev != s.Held && d.Rev != s.Deferred:
 		return d
 	case g.Rev != 0 && g.Rev != s.Deferred:
@@ -169,7 +178,7 @@ func (m *machine) converge() {
 		m.halt()
 		return
 	}
-	if m.fresh == 0 || m.s.Attempt.Gen != 0 || m.s.Next.ID != 0 || m.s.Old.ID != 0 || m.blocked() {
+	if m.s.Attempt.Gen != 0 || m.s.Next.ID != 0 || m.s.Old.ID != 0 || m.blocked() {
 		return
 	}
 	w := m.s.want()

@@ -180,6 +180,7 @@ type State struct {
 
 	Held     Revision // the failure book passes over it
 	Deferred Revision // passed over until the back-off timer fires
+	Stalled  bool     // while one was deferred the other one failed too: both wait for the timer
 	Restarts uint32   // restarts asked for
 	Cache    CacheKey // the cache generation of what served last
 

@@ -47,7 +47,7 @@ type cli struct {
 }
 
 // newRoot builds the command tree: the verbs that talk to a running usher, and
-// more, which are the ones that do not (serve, bench, validate, ...).
+// more, which are the ones that do not (serve, validate, ...).
 func newRoot(w world, more ...*cobra.Command) *cobra.Command {
 	c := &cli{world: w}
 	root := &cobra.Command{
@@ -65,7 +65,7 @@ func newRoot(w world, more ...*cobra.Command) *cobra.Command {
 		"address of usher's admin api: unix:/path, host:port or https://host (default $USHER_ADMIN, else "+
 			admin.DefaultAddress(w.uid, w.getenv).String()+")")
 	root.AddCommand(c.deployCommand(), c.statusCommand(), c.eventsCommand(), c.logsCommand(),
-		c.reloadCommand(), c.purgeCommand(), c.versionCommand())
+		c.reloadCommand(), c.purgeCommand(), c.versionCommand(), c.benchCommand())
 	root.AddCommand(c.changeCommands()...)
 	root.AddCommand(more...)
 	return root

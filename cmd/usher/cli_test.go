@@ -242,10 +242,14 @@ func TestEveryEndOfAnOperationHasItsExitCode(t *testing.T) {
 		stderr string
 	}{
 		{admin.OpDone, admin.Awake, exitOK, ""},
-		{admin.OpCommitted, admin.Paused, exitOK,
-			"hello: revision 3 is committed, not started: the app is paused; start it with usher resume hello\n"},
-		{admin.OpSuperseded, admin.Awake, exitConflict,
-			"usher: deploy hello: superseded: why\na newer change took its place; look with usher status hello\n"},
+		{
+			admin.OpCommitted, admin.Paused, exitOK,
+			"hello: revision 3 is committed, not started: the app is paused; start it with usher resume hello\n",
+		},
+		{
+			admin.OpSuperseded, admin.Awake, exitConflict,
+			"usher: deploy hello: superseded: why\na newer change took its place; look with usher status hello\n",
+		},
 		{admin.OpAbandoned, admin.Asleep, exitFailed, "usher: deploy hello: abandoned: why\nit took 1s\nhello is asleep\n"},
 		{admin.OpDown, admin.Down, exitFailed, "usher: deploy hello: down: why\nit took 1s\n" +
 			"nothing serves hello now; deploy another build, or try again with usher restart hello --retry\n"},
@@ -308,11 +312,22 @@ func TestRefusalsAreToldWithWhatToDo(t *testing.T) {
 func TestWrongCommandLinesExitWithTwo(t *testing.T) {
 	tt := newTerminal(t, hello())
 	for _, line := range [][]string{
-		{"explode"}, {"wak", "hello"}, {"wake"}, {"wake", "a", "b"}, {"wake", "hello", "--fast"},
-		{"deploy", "hello"}, {"deploy", "hello", "x", "--target", "y"}, {"deploy", "hello", "x", "--mode", "fast"},
-		{"deploy", "hello", "x", "--wait", "never"}, {"deploy", "hello", "x", "--timeout", "soon"},
-		{"rollback", "hello", "--to", "-1"}, {"status", "a", "b"}, {"reload", "x"}, {"logs"},
-		{"logs", "hello", "-n", "-1"}, {"wake", "hello", "--admin", "nonsense"},
+		{"explode"},
+		{"wak", "hello"},
+		{"wake"},
+		{"wake", "a", "b"},
+		{"wake", "hello", "--fast"},
+		{"deploy", "hello"},
+		{"deploy", "hello", "x", "--target", "y"},
+		{"deploy", "hello", "x", "--mode", "fast"},
+		{"deploy", "hello", "x", "--wait", "never"},
+		{"deploy", "hello", "x", "--timeout", "soon"},
+		{"rollback", "hello", "--to", "-1"},
+		{"status", "a", "b"},
+		{"reload", "x"},
+		{"logs"},
+		{"logs", "hello", "-n", "-1"},
+		{"wake", "hello", "--admin", "nonsense"},
 	} {
 		code, out, errs := tt.run(line...)
 		if code != exitUsage || out != "" || !strings.Contains(errs, "--help") || !strings.HasPrefix(errs, "usher: ") {
@@ -442,8 +457,10 @@ func TestARestartedUsherThatForgotTheOperationIsAskedForTheApp(t *testing.T) {
 		{"outcome kept", with(func(a *admin.AppStatus) {
 			a.LastOutcome = &admin.Outcome{Operation: "op-1", Outcome: "failed", Reason: "never healthy"}
 		}), exitFailed, "", "deploy hello: failed: never healthy"},
-		{"recovery still at work", with(func(a *admin.AppStatus) { a.State = admin.Swapping }), exitTimeout, "",
-			"not finished after 1s"},
+		{
+			"recovery still at work", with(func(a *admin.AppStatus) { a.State = admin.Swapping }), exitTimeout, "",
+			"not finished after 1s",
+		},
 		{"nothing kept", hello(), exitFailed, "", "no longer knows what became of it; the app is awake at revision 2"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

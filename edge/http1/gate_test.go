@@ -219,7 +219,7 @@ func TestGateAcceptsWhatIsUnambiguous(t *testing.T) {
 func TestAddressesAreReadAsNetipReadsThem(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	valid := 0
-	for range 300_000 {
+	for range 50_000 {
 		b := make([]byte, 2+random.IntN(16))
 		for i := range b {
 			b[i] = ":::1f.2"[random.IntN(7)]
@@ -235,7 +235,7 @@ func TestAddressesAreReadAsNetipReadsThem(t *testing.T) {
 			valid++
 		}
 	}
-	if valid < 1000 {
+	if valid < 200 {
 		t.Errorf("only %d addresses were valid", valid)
 	}
 }

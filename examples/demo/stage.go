@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -134,7 +135,7 @@ func (s *stage) clear() error {
 		// It may have left by itself meanwhile.
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	return os.RemoveAll(s.dir)
+	return removeTree(s.dir)
 }
 
 // leftovers are the processes whose program or working directory is inside.
@@ -158,4 +159,16 @@ func (s *stage) leftovers() []int {
 		}
 	}
 	return pids
+}
+
+// removeTree removes a directory that holds staged builds, which are read-only:
+// an ordinary user must make their directories writable first.
+func removeTree(dir string) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		return os.Chmod(path, 0o700)
+	})
+	return errors.Join(err, os.RemoveAll(dir))
 }

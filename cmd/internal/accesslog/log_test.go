@@ -449,7 +449,7 @@ func BenchmarkWrite(b *testing.B) {
 			b.RunParallel(func(p *testing.PB) {
 				e := entry()
 				for p.Next() {
-					for l.waiting.Load() > maxWaiting/16 {
+					for l.waiting.Load() > maxWaiting/64 {
 						runtime.Gosched() // measure what is written, not what is dropped
 					}
 					l.Write(e)

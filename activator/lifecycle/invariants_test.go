@@ -1,0 +1,321 @@
+package lifecycle
+
+// The invariants. Each has the name it has in the design; those that begin with
+// P are what they rest on: progress is always under way.
+
+// checkEffect asks of one effect, before it is carried out, whether it may be.
+func (x *explorer) checkEffect(w *world, e Effect) {
+	g := w.gen(e.Gen)
+	switch e.Kind {
+	case Verify, Intent:
+		x.checkBegin(w, e)
+	case Prepare:
+		if g == nil || g.phase != phaseIntent {
+			x.fail("I10", "generation %d is set up without a recorded intent", e.Gen)
+		}
+	case Go:
+		x.checkGo(w, g, e)
+	case Switch:
+		x.checkSwitch(w, g, e)
+	case Place:
+		x.checkPlace(w, e)
+	case TrySleep:
+		x.checkCache(w, e.Slot)
+	case Stop, Drain, CloseStreams:
+		if w.slot.State == SlotServing && w.slot.Gen == e.Gen {
+			x.fail("I6", "%s of generation %d while the slot still sends requests to it", e, e.Gen)
+		}
+	case Report:
+		x.checkReport(w, g, e)
+	case RecordOutcome:
+		x.checkOutcome(w, g, e)
+	case Forget:
+		if g != nil && g.proc != procNone {
+			x.fail("I8", "generation %d is forgotten and may be alive", e.Gen)
+		}
+	case Gone:
+		x.checkGone(w)
+	}
+}
+
+func (x *explorer) checkGo(w *world, g *worldGen, e Effect) {
+	if g == nil {
+		x.fail("I10", "a go-byte for generation %d, which is not known", e.Gen)
+		return
+	}
+	rel := w.release(g.rev)
+	switch {
+	case g.external:
+	case g.phase != phaseStarted || g.proc != procWaiting:
+		x.fail("I10", "a go-byte for generation %d, which is not recorded as waiting for it", e.Gen)
+	case !rel.Ran:
+		x.fail("I10", "a go-byte before it is recorded that revision %d has run", g.rev)
+	}
+	if g.rev < w.d.reported {
+		x.fail("I4", "revision %d is started, below what was reported", g.rev)
+	}
+	x.checkNewest(w, g, "started")
+	for i := range w.ng {
+		o := &w.gens[i]
+		other := w.release(o.rev)
+		if o.id < g.id && o.proc >= procRunning && !g.external && !o.external && (rel.Hold || other.Hold) {
+			x.fail("I7", "generation %d of a hold app is started while generation %d may be alive", g.id, o.id)
+		}
+	}
+}
+
+// checkBegin: an attempt begins for what is desired, or for what is good while
+// the failure book passes over what is desired.
+func (x *explorer) checkBegin(w *world, e Effect) {
+	if x.before.Attempt.Gen == e.Gen {
+		return
+	}
+	d := w.s.Desired.Rev
+	passed := w.s.Held == d || w.s.Deferred == d
+	if e.Rel.Rev != d && !(passed && e.Rel.Rev == w.s.Good.Rev) {
+		x.fail("I5", "an attempt at revision %d begins while revision %d is desired", e.Rel.Rev, d)
+	}
+	for i := range w.ng {
+		if o := &w.gens[i]; o.proc != procNone && GenID(o.id) != w.s.Cur.ID {
+			x.fail("I8", "an attempt begins while generation %d of an earlier one may be alive", o.id)
+		}
+	}
+}
+
+// checkNewest: the last gates before exec and before the switch.
+func (x *explorer) checkNewest(w *world, g *worldGen, what string) {
+	d := w.d.desired
+	switch {
+	case g.rev != d && (Revision(g.rev) != w.s.Good.Rev || w.s.Attempt.Desired != Revision(d)):
+		x.fail("I5", "revision %d is %s while revision %d is desired", g.rev, what, d)
+	case g.restart != w.d.restarts:
+		x.fail("I5", "generation %d is %s though a newer restart was asked for", g.id, what)
+	case w.d.paused || w.s.Halt != HaltNone:
+		x.fail("I5", "generation %d is %s though the app is paused or halted", g.id, what)
+	}
+}
+
+func (x *explorer) checkSwitch(w *world, g *worldGen, e Effect) {
+	if g == nil {
+		x.fail("I3", "a switch to generation %d, which is not known", e.Gen)
+		return
+	}
+	x.checkNewest(w, g, "switched to")
+	if g.phase != phaseSwitching {
+		x.fail("I10", "the switch to generation %d is not recorded", e.Gen)
+	}
+	x.checkServing(w, e.Slot)
+}
+
+func (x *explorer) checkPlace(w *world, e Effect) {
+	if w.slot.State == SlotServing && (e.Slot.State != SlotServing || e.Slot.Gen != w.slot.Gen) {
+		ev, cur := x.event, w.slot.Gen
+		ok := ev.Kind == PauseAsked || ev.Kind == HaltAsked || ev.Kind == Exited && ev.Gen == cur || x.before.Attempt.Mode == Hold
+		if !ok {
+			x.fail("I6", "the slot leaves generation %d, which serves", cur)
+		}
+	}
+	x.checkServing(w, e.Slot)
+}
+
+// checkServing: what a slot that serves promises.
+func (x *explorer) checkServing(w *world, s Slot) {
+	x.checkCache(w, s)
+	if s.State != SlotServing {
+		return
+	}
+	g := w.gen(s.Gen)
+	switch {
+	case g == nil:
+		x.fail("I3", "the slot names generation %d, which is not known", s.Gen)
+	case g.ended:
+		x.fail("I3", "the slot names generation %d, which was stopped", s.Gen)
+	case !g.external && (!g.healthy || g.proc < procRunning):
+		x.fail("I3", "the slot names generation %d, which never was healthy", s.Gen)
+	case g.phase == phaseRetiring && x.recordsWork(w):
+		x.fail("I10", "generation %d serves and is recorded as retiring: the next start would stop it", s.Gen)
+	case g.rev < w.d.reported:
+		x.fail("I4", "the slot names revision %d after revision %d was reported", g.rev, w.d.reported)
+	case s.Cache.Rev != Revision(g.rev):
+		x.fail("I2", "the slot joins generation %d of revision %d with the cache of revision %d", s.Gen, g.rev, s.Cache.Rev)
+	}
+}
+
+// recordsWork: no best-effort record has failed unseen in this world.
+func (x *explorer) recordsWork(w *world) bool { return w.left.puts == x.cfg.left.puts }
+
+// checkCache: no hit from below what was reported.
+func (x *explorer) checkCache(w *world, s Slot) {
+	switch s.State {
+	case SlotAsleep, SlotWaking, SlotServing, SlotHolding, SlotPaused:
+		if s.Cache.Rev != 0 && s.Cache.Rev < Revision(w.d.reported) {
+			x.fail("I4", "the slot names the cache of revision %d after revision %d was reported", s.Cache.Rev, w.d.reported)
+		}
+	}
+}
+
+// checkHit: a request that arrives now may be answered by the ghost entry.
+func (x *explorer) checkHit(w *world) {
+	if w.g.content == 0 || w.g.entry != w.slot.Cache || w.slot.State == SlotEmpty {
+		return
+	}
+	if w.g.content < w.d.reported {
+		x.fail("I4", "a page of revision %d is served from the cache after revision %d was reported", w.g.content, w.d.reported)
+	}
+	if Revision(w.g.content) != w.slot.Cache.Rev {
+		x.fail("I2", "the cache of revision %d holds a page of revision %d", w.slot.Cache.Rev, w.g.content)
+	}
+}
+
+func (x *explorer) checkReport(w *world, g *worldGen, e Effect) {
+	r := uint8(e.Rel.Rev)
+	switch {
+	case r > w.d.desired:
+		x.fail("I4", "revision %d is reported and was never committed", r)
+	case g == nil || g.rev != r:
+		x.fail("I4", "revision %d is reported for generation %d, which is not of it", r, e.Gen)
+	case w.slot.State != SlotServing || w.slot.Gen != e.Gen:
+		x.fail("I4", "revision %d is reported while generation %d does not serve (slot %s)", r, e.Gen, w.slot.State)
+	}
+}
+
+func (x *explorer) checkOutcome(w *world, g *worldGen, e Effect) {
+	if !e.Executed && g != nil && g.ran {
+		x.fail("I5", "generation %d is said not to have run, and it may have", e.Gen)
+	}
+	blamed := e.Held || e.Outcome != Done && e.Reason != ReasonNone && e.Reason <= ReasonUnhealthy
+	fault := x.event.Kind == Exited || x.event.Result == BuildFailed
+	switch {
+	case e.Outcome == Failed && !blamed:
+		x.fail("I5", "an attempt failed for a reason that is not its build's: %s", e.Reason)
+	case blamed && !fault:
+		x.fail("I5", "a build is blamed (%s) and nothing of it failed", e.Reason)
+	case blamed && x.before.Attempt.Desired != Revision(w.d.desired):
+		x.fail("I5", "a superseded attempt counts against its build")
+	case e.Held && w.d.good == 0 && w.s.Good.Rev == 0:
+		x.fail("I9", "the only release there is is passed over")
+	case e.Outcome == Done && (w.slot.State != SlotServing || w.slot.Gen != e.Gen):
+		x.fail("I4", "an attempt is done and its generation does not serve")
+	case e.Outcome == Done && e.Reason == ReasonNone && w.d.reported < uint8(e.Rel.Rev):
+		x.fail("I4", "an attempt is done and its revision is not reported")
+	case e.Outcome == Failed && w.s.Cur.Stage != Serving && w.s.want().Rev == 0:
+		x.fail("I5", "an attempt failed and nothing can serve: that is down")
+	}
+}
+
+func (x *explorer) checkGone(w *world) {
+	for i := range w.ng {
+		g := &w.gens[i]
+		if g.proc != procNone && (w.s.Halt != HaltShutdown || GenID(g.id) == w.s.Next.ID) {
+			x.fail("I8", "the app is gone and generation %d may be alive", g.id)
+		}
+	}
+}
+
+// checkStep looks at a step before its effects are carried out.
+func (x *explorer) checkStep(w *world, next *State) {
+	b := &x.before
+	if next.Reported < b.Reported || next.Desired.Rev < b.Desired.Rev || next.Good.Rev < b.Good.Rev {
+		x.fail("I1", "a pointer shrinks")
+	}
+}
+
+// checkWorld looks at a world in which no effect is left to be carried out.
+func (x *explorer) checkWorld(w *world) {
+	if w.d.reported > w.d.good || w.d.good > w.d.desired {
+		x.fail("I1", "reported %d ≤ good %d ≤ desired %d does not hold", w.d.reported, w.d.good, w.d.desired)
+	}
+	if !w.up {
+		return
+	}
+	for i := range w.ng {
+		g := &w.gens[i]
+		if id := GenID(g.id); g.proc != procNone && id != w.s.Cur.ID && id != w.s.Next.ID && id != w.s.Old.ID {
+			x.fail("I8", "nobody looks after generation %d, which may be alive", g.id)
+		}
+	}
+	if w.nl > 0 {
+		return
+	}
+	s := &w.s
+	if w.slot != s.Slot {
+		x.fail("I2", "the edge holds %+v and the core believes %+v", w.slot, s.Slot)
+	}
+	if s.Reported != Revision(w.d.reported) || s.Desired.Rev != Revision(w.d.desired) || s.Good.Rev < Revision(w.d.good) {
+		x.fail("I1", "the core's pointers are not those of the record")
+	}
+	x.checkServing(w, w.slot)
+	for _, g := range [...]*Gen{&s.Cur, &s.Next, &s.Old} {
+		x.checkUnderWay(w, g)
+	}
+	x.checkTimers(w)
+	x.checkWaiters(w)
+}
+
+// checkUnderWay: whatever a generation waits for is on its way.
+func (x *explorer) checkUnderWay(w *world, g *Gen) {
+	if g.ID == 0 {
+		if *g != (Gen{}) {
+			x.fail("P1", "leftovers of a generation: %+v", *g)
+		}
+		return
+	}
+	wg := w.gen(g.ID)
+	if wg == nil {
+		x.fail("P1", "generation %d (%s) does not exist", g.ID, g.Stage)
+		return
+	}
+	ok := false
+	switch g.Stage {
+	case Serving:
+		ok = *g == w.s.Cur
+	case Verifying, Preparing, Going, Checking:
+		ok = wg.op == answerOf[g.Stage]
+	case Settling:
+		ok = w.has(TimerSettle) && GenID(w.settle) == g.ID
+	case Waiting:
+		c := w.s.Cur.Stage
+		ok = c == Draining || c == Stopping || c == Unproven
+	case Draining:
+		ok = wg.drain
+	case Stopping:
+		ok = wg.stop
+	case Unproven:
+		ok = w.has(TimerSweep)
+	}
+	if !ok {
+		x.fail("P1", "generation %d is %s and nothing is under way for it", g.ID, g.Stage)
+	}
+}
+
+func (x *explorer) checkTimers(w *world) {
+	s := &w.s
+	if s.SweepArmed != w.has(TimerSweep) {
+		x.fail("P1", "the sweep is believed to be armed: %v", s.SweepArmed)
+	}
+	if (s.Deferred != 0) && !w.has(TimerBackoff) {
+		x.fail("P1", "revision %d is put off and no timer is armed", s.Deferred)
+	}
+	if w.has(TimerSettle) && s.Next.Stage != Settling {
+		x.fail("P1", "a settle timer is left behind")
+	}
+	settled := s.Cur.Stage == Serving && s.Attempt.Gen == 0 && !s.Paused && s.Halt == HaltNone
+	if settled && !s.Cur.Rel.External && !w.has(TimerIdle) {
+		x.fail("P1", "the app serves and would never sleep")
+	}
+	if s.ReportOwed && s.Cur.Stage == Serving && !w.has(TimerSweep) && s.Attempt.Gen == 0 && !s.Paused && s.Halt == HaltNone {
+		x.fail("P1", "a report is owed and nobody will try again")
+	}
+}
+
+// checkWaiters: requests are parked only while something leads to an end of it.
+func (x *explorer) checkWaiters(w *world) {
+	s := &w.s
+	if w.slot.State != SlotWaking && w.slot.State != SlotHolding {
+		return
+	}
+	stopping := s.Cur.Stage == Stopping || s.Next.Stage == Stopping || s.Old.Stage == Stopping || s.Old.Stage == Draining
+	if s.Attempt.Gen == 0 && !stopping && !s.SweepArmed {
+		x.fail("P2", "requests are parked (%s) and nothing is under way", w.slot.State)
+	}
+}

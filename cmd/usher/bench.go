@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usher-edge/usher/bench"
+)
+
+// sleepLimit is the longest that a wake scenario lets an app take to fall asleep.
+const sleepLimit = 30 * time.Second
+
+// benchRun is one run of a scenario: what the flags say about load and reports.
+type benchRun struct {
+	*cli
+	load    bench.Load
+	host    string
+	path    string
+	poisson bool
+	json    bool
+	html    string
+	svg     string
+}
+
+func (c *cli) benchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Send load on a fixed schedule and say what clients saw",
+		Long: `Bench sends requests on a schedule that is fixed before the first one leaves,
+counts latency from the scheduled times, retries nothing, and exits with 1 if
+a single request failed. The result goes to stdout, progress to stderr.`,
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.benchSteadyCommand(), c.benchWakeCommand(), c.benchSwapCommand())
+	return cmd
+}
+
+func (c *cli) benchSteadyCommand() *cobra.Command {
+	b := &benchRun{cli: c}
+	cmd := &cobra.Command{
+		Use:     "steady URL",
+		Short:   "Send a constant load to any HTTP/1.1 server",
+		Example: "  usher bench steady http://hello.localhost:8080/ --rate 500 --duration 30s --svg latency.svg",
+		Args:    positional(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if err := firstOf(b.checkPace(), must(b.load.Duration > 0, "--duration is more than 0")); err != nil {
+				return err
+			}
+			target, err := bench.ParseTarget(given[0], b.host)
+			if err != nil {
+				return &usageError{err}
+			}
+			return b.run(cmd.Context(), target, func(ctx context.Context) (*bench.Result, error) {
+				b.say("%g requests/s to %s for %s", b.load.Rate, target.Address, b.load.Duration)
+				return bench.Steady(ctx, b.load)
+			})
+		},
+	}
+	b.flags(cmd)
+	b.paceFlags(cmd)
+	cmd.Flags().DurationVar(&b.load.Duration, "duration", 10*time.Second, "how long requests are sent")
+	return cmd
+}
+
+func (c *cli) benchWakeCommand() *cobra.Command {
+	b := &benchRun{cli: c}
+	plan := bench.WakePlan{SleepLimit: sleepLimit}
+	cmd := &cobra.Command{
+		Use:               "wake APP [URL]",
+		Short:             "Put an app to sleep and wake it with requests, again and again",
+		Example:           "  usher bench wake hello --rounds 20 --burst 50",
+		Args:              positional(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: c.completeApps,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			err := firstOf(must(plan.Rounds > 0, "--rounds is more than 0"),
+				must(plan.Burst > 0 && plan.Burst <= 20000, "--burst is 1 to 20000"))
+			if err != nil {
+				return err
+			}
+			plan.App = given[0]
+			return b.withApp(cmd.Context(), given, sleepLimit, func(o *operator, target bench.Target) error {
+				return b.run(cmd.Context(), target, func(ctx context.Context) (*bench.Result, error) {
+					plan.Load = b.load
+					return bench.Wake(ctx, o, plan)
+				})
+			})
+		},
+	}
+	b.flags(cmd)
+	cmd.Flags().IntVar(&plan.Rounds, "rounds", 10, "how often the app is put to sleep and woken")
+	cmd.Flags().IntVar(&plan.Burst, "burst", 1, "requests that come together and wake it")
+	return cmd
+}
+
+func (c *cli) benchSwapCommand() *cobra.Command {
+	b := &benchRun{cli: c}
+	var plan bench.SwapPlan
+	var artifact, mode string
+	cmd := &cobra.Command{
+		Use:   "swap APP [URL]",
+		Short: "Swap an app under load and compare before, during and after",
+		Long: `Swap sends load to an app and, in the middle of it, deploys --artifact as usher
+deploy does, or restarts the app if there is none. "during" is from the start
+of that to its report. Every request sent later must be answered by the new
+generation.`,
+		Example: "  usher bench swap hello --artifact ./bin/hello-v2 --mode hold --html swap.html",
+		Args:    positional(cobra.RangeArgs(1, 2)), ValidArgsFunction: c.completeApps,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			err := firstOf(b.checkPace(), must(plan.Lead > 0 && plan.Tail > 0 && plan.Limit > 0, "--lead, --tail and --limit are more than 0"),
+				must(mode == "" || artifact != "", "--mode needs --artifact: a restart swaps as the app's release says"),
+				must(mode == "" || mode == "overlap" || mode == "hold", "--mode is overlap or hold, not %q", mode))
+			if err != nil {
+				return err
+			}
+			plan.App = given[0]
+			return b.withApp(cmd.Context(), given, plan.Limit, func(o *operator, target bench.Target) error {
+				plan.Change = bench.Restarting(o, plan.App, "")
+				if artifact != "" {
+					plan.Change = bench.Deploying(o, plan.App, artifact, mode)
+				}
+				return b.run(cmd.Context(), target, func(ctx context.Context) (*bench.Result, error) {
+					b.say("%g requests/s to %s, the swap begins in %s", b.load.Rate, target.Address, plan.Lead)
+					plan.Load = b.load
+					return bench.Swap(ctx, o, plan)
+				})
+			})
+		},
+	}
+	b.flags(cmd)
+	b.paceFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&artifact, "artifact", "", "what to deploy, as for usher deploy; without it the app is restarted")
+	f.StringVar(&mode, "mode", "", "overlap or hold; default is what the app's spec says")
+	f.DurationVar(&plan.Lead, "lead", 2*time.Second, "load before the swap")
+	f.DurationVar(&plan.Tail, "tail", 2*time.Second, "load after it")
+	f.DurationVar(&plan.Limit, "limit", time.Minute, "longest that the swap may take")
+	return cmd
+}
+
+// flags are those that all scenarios have.
+func (b *benchRun) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&b.host, "host", "", "Host header; default is the URL's, or the app's first exact host")
+	f.StringVar(&b.path, "path", "", "path and query to request; default is the URL's")
+	f.Float64Var(&b.load.Posts, "posts", 0, "share of requests, 0 to 1, that are a POST; its body must come back")
+	f.StringVar(&b.load.PostPath, "post-path", "/echo", "path of a POST")
+	f.DurationVar(&b.load.Timeout, "timeout", 30*time.Second, "longest that a request may take, from its scheduled time")
+	f.Uint64Var(&b.load.Seed, "seed", 0, "equal seeds make equal runs")
+	f.BoolVar(&b.json, "json", false, "print the result as JSON")
+	f.StringVar(&b.html, "html", "", "write a report with the picture of latency over time to this file")
+	f.StringVar(&b.svg, "svg", "", "write the picture alone to this file")
+}
+
+// paceFlags are those of the scenarios that send at a rate.
+func (b *benchRun) paceFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.Float64Var(&b.load.Rate, "rate", 100, "requests per second")
+	f.IntVar(&b.load.Connections, "connections", 64, "most connections at once")
+	f.Float64Var(&b.load.NewConnections, "new-connections", 0, "share of requests, 0 to 1, that bring a connection of their own")
+	f.BoolVar(&b.poisson, "poisson", false, "random gaps between requests, as independent clients make them")
+}
+
+// must turns a demand that the command line does not meet into an error.
+func must(met bool, format string, args ...any) error {
+	if met {
+		return nil
+	}
+	return usagef(format, args...)
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *benchRun) checkPace() error {
+	return firstOf(must(b.load.Rate > 0 && b.load.Rate <= 1e6, "--rate is more than 0 and at most 1000000"),
+		must(b.load.Connections > 0 && b.load.Connections <= 20000, "--connections is 1 to 20000"),
+		must(isShare(b.load.NewConnections), "--new-connections is a share, 0 to 1"))
+}
+
+func (b *benchRun) check() error {
+	return firstOf(must(isShare(b.load.Posts), "--posts is a share, 0 to 1"),
+		must(b.load.Timeout > 0, "--timeout is more than 0"),
+		must(b.path == "" || strings.HasPrefix(b.path, "/"), "--path begins with /"),
+		must(strings.HasPrefix(b.load.PostPath, "/"), "--post-path begins with /"))
+}
+
+func isShare(v float64) bool { return v >= 0 && v <= 1 }

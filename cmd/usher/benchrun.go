@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/usher-edge/usher/admin"
+	"github.com/usher-edge/usher/admin/client"
+	"github.com/usher-edge/usher/bench"
+)
+
+// run carries out a scenario and tells its result.
+func (b *benchRun) run(ctx context.Context, target bench.Target, scenario func(context.Context) (*bench.Result, error)) error {
+	if err := b.check(); err != nil {
+		return err
+	}
+	if b.path != "" {
+		target.Path = b.path
+	}
+	b.load.Targets = []bench.Target{target}
+	if b.poisson {
+		b.load.Arrivals = bench.Poisson
+	}
+	files, err := b.openReports()
+	if err != nil {
+		return err
+	}
+	result, err := scenario(ctx)
+	if result == nil {
+		files.discard()
+		return fmt.Errorf("bench: %w", err)
+	}
+	if told := b.tell(result, files); err == nil {
+		err = told
+	}
+	return firstOf(err, verdict(ctx, result))
+}
+
+// tell writes the result wherever it was asked for.
+func (b *benchRun) tell(result *bench.Result, files reports) error {
+	write := result.WriteText
+	if b.json {
+		write = result.WriteJSON
+	}
+	err := write(b.stdout)
+	for _, f := range files {
+		if werr := f.write(result); werr != nil {
+			err = firstOf(err, werr)
+			continue
+		}
+		b.say("wrote %s", f.file.Name())
+	}
+	if err != nil {
+		return fmt.Errorf("write result: %w", err)
+	}
+	return nil
+}
+
+// verdict is an error unless every request was answered as it should be.
+func verdict(ctx context.Context, result *bench.Result) error {
+	total := result.Total
+	switch {
+	case total.Failed > 0:
+		return fmt.Errorf("bench %s: %d of %s failed", result.Scenario, total.Failed, plural(total.Requests, "request"))
+	case ctx.Err() != nil:
+		return fmt.Errorf("bench %s: stopped early, %s cut", result.Scenario, plural(total.Cut, "request"))
+	}
+	return nil
+}
+
+// report is a file that is opened before the run, so that a name that cannot be
+// written is told before a minute of load and not after it.
+type report struct {
+	file   *os.File
+	made   bool // it was not there before
+	render func(*bench.Result, io.Writer) error
+}
+
+type reports []report
+
+func (b *benchRun) openReports() (reports, error) {
+	var all reports
+	for _, want := range []struct {
+		path   string
+		render func(*bench.Result, io.Writer) error
+	}{{b.html, (*bench.Result).WriteHTML}, {b.svg, (*bench.Result).WriteSVG}} {
+		if want.path == "" {
+			continue
+		}
+		_, statErr := os.Stat(want.path)
+		f, err := os.OpenFile(want.path, os.O_WRONLY|os.O_CREATE, 0o644)
+		if err != nil {
+			all.discard()
+			return nil, fmt.Errorf("bench: make report: %w", err)
+		}
+		all = append(all, report{f, os.IsNotExist(statErr), want.render})
+	}
+	return all, nil
+}
+
+// write puts the result in place of what the file held, and closes it.
+func (r report) write(result *bench.Result) error {
+	info, err := r.file.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = r.file.Truncate(0)
+	}
+	if err == nil {
+		err = r.render(result, r.file)
+	}
+	return firstOf(err, r.file.Close())
+}
+
+// discard leaves the files as they were found.
+func (all reports) discard() {
+	for _, r := range all {
+		// There is already an error to tell, and nothing was written.
+		_ = r.file.Close()
+		if r.made {
+			_ = os.Remove(r.file.Name())
+		}
+	}
+}
+
+// withApp calls f with who operates the app and where its requests go. given is
+// APP and perhaps URL; limit bounds one change of the app.
+func (b *benchRun) withApp(ctx context.Context, given []string, limit time.Duration, f func(*operator, bench.Target) error) error {
+	return b.with(func(cl *client.Client) error {
+		target, err := b.appTarget(ctx, cl, given)
+		if err != nil {
+			return err
+		}
+		quiet := *b.cli
+		quiet.stdout = quiet.stderr // stdout is for the result
+		return f(&operator{cli: &quiet, client: cl, limit: limit}, target)
+	})
+}
+
+// appTarget is the URL that was given, or usher's first listener.
+func (b *benchRun) appTarget(ctx context.Context, cl *client.Client, given []string) (bench.Target, error) {
+	app, err := cl.App(ctx, given[0])
+	if err != nil {
+		return bench.Target{}, fmt.Errorf("bench: %w", err)
+	}
+	host, address := b.host, ""
+	if len(given) == 2 {
+		address = given[1]
+	} else {
+		server, err := cl.Server(ctx)
+		if err != nil {
+			return bench.Target{}, fmt.Errorf("bench: %w", err)
+		}
+		if len(server.Listen) == 0 {
+			return bench.Target{}, usagef("usher does not say where it listens; give the URL of %s", app.Name)
+		}
+		address = server.Listen[0]
+	}
+	if host == "" && (len(given) == 1 || strings.HasPrefix(address, "unix:")) {
+		if host = exactHost(app); host == "" {
+			return bench.Target{}, usagef("%s has no exact host; name one with --host", app.Name)
+		}
+	}
+	target, err := bench.ParseTarget(address, host)
+	if err != nil {
+		return target, &usageError{err}
+	}
+	return target, nil
+}
+
+func exactHost(app admin.AppStatus) string {
+	for _, h := range app.Hosts {
+		if !strings.HasPrefix(h, "*") {
+			return h
+		}
+	}
+	return ""
+}
+
+// operator does to a running usher what scenarios ask for, the way the verbs do
+// it. It is a bench.Admin.
+type operator struct {
+	*cli
+	client *client.Client
+	limit  time.Duration // of one change
+	sleeps int
+}
+
+var _ bench.Admin = (*operator)(nil)
+
+func (o *operator) pending(c *cli, verb, app string) pending {
+	return pending{cli: c, client: o.client, verb: verb, app: app, timeout: o.limit}
+}
+
+// Deploy implements bench.Admin.
+func (o *operator) Deploy(ctx context.Context, app, artifact, mode string) error {
+	d := &deploy{pending: o.pending(o.cli, "deploy", app), artifact: artifact, mode: mode, wait: "switched"}
+	return d.run(ctx)
+}
+
+// Restart implements bench.Admin. A restart has no mode of its own; the command
+// line refuses one.
+func (o *operator) Restart(ctx context.Context, app, _ string) error {
+	p := o.pending(o.cli, "restart", app)
+	return p.carry(ctx, func(ctx context.Context, ch admin.Change) (admin.Operation, error) {
+		return o.client.Restart(ctx, admin.RestartRequest{Change: ch})
+	})
+}
+
+// Sleep implements bench.Admin. It returns when the app is asleep.
+func (o *operator) Sleep(ctx context.Context, app string) error {
+	o.sleeps++
+	o.say("%s: round %d, falls asleep", app, o.sleeps)
+	silent := *o.cli // the steps of every round would be too much
+	silent.stdout, silent.stderr = io.Discard, io.Discard
+	p := o.pending(&silent, "sleep", app)
+	p.drained = true
+	return p.carry(ctx, func(ctx context.Context, ch admin.Change) (admin.Operation, error) {
+		return o.client.Sleep(ctx, ch)
+	})
+}
+
+// Status implements bench.Admin.
+func (o *operator) Status(ctx context.Context, app string) (bench.State, error) {
+	a, err := o.client.App(ctx, app)
+	return bench.State{Phase: string(a.State), Generation: a.Generation, Parked: int(a.Parked)}, err
+}
