@@ -255,6 +255,7 @@ const (
 	flagSpawned                   // a process was set up
 	flagBackoff                   // the back-off timer fired
 	flagCrashed                   // usher crashed
+	flagGentle                    // asked, but only what happens all day: requests, wakes, sleeps
 )
 
 // script lets one piece of code be run once for every way its choices can go.
@@ -460,6 +461,9 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 		return x.stop(w, g, e)
 	case TrySleep:
 		busy := w.slot.Gen != e.Gen || w.g.inside == uint8(e.Gen)
+		if busy {
+			x.out |= flagFailed
+		}
 		if busy || x.choose(2) == 1 {
 			w.queue(answer{kind: SleepDone, gen: uint8(e.Gen), res: Refused})
 			return false
@@ -498,6 +502,9 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 	case CommitFallback:
 		if x.choose(2) == 1 {
 			return false
+		}
+		if w.d.rels[w.d.desired]&relOwn != 0 {
+			x.fail("I9", "usher commits a second release of its own after one of the owner's")
 		}
 		w.commit(w.d.rels[e.Rel.Rev]&^relRan | relOwn)
 		w.queue(answer{kind: Committed, gen: 0})

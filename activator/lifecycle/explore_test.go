@@ -4,11 +4,6 @@ import "testing"
 
 func (p *packer) extra(s *State) { p.put(bits(s.Stalled)) }
 
-// mark says what the checks of the graph need to know of w.
-func (x *explorer) mark(w *world) mark {
-	return 0
-}
-
 func (c config) explorer() *explorer { return &explorer{cfg: c, step: Step, rec: Recover} }
 
 const stateCap = 2_000_000
@@ -51,6 +46,7 @@ func TestEveryReachableStateKeepsThePromises(t *testing.T) {
 				t.Errorf("more than %d states", stateCap)
 			}
 			r.report(t)
+			r.g.checkLiveness(t, c.explorer())
 		})
 	}
 }

@@ -64,8 +64,9 @@ type graph struct {
 type mark uint8
 
 const (
-	markQuiet     mark = 1 << iota // nothing but the world outside can change it
-	markSettled                    // and that is as it should be
+	markSettled   mark = 1 << iota // it may stay like this for ever
+	markMatch                      // and what is desired is what was reported
+	markAimed                      // whatever runs, starts or is cached is what is desired
 	markSaturated                  // the back-off level has reached its end
 )
 

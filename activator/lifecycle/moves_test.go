@@ -215,7 +215,7 @@ func (x *explorer) request(w *world, m *move) {
 		w.g.inside, w.g.key = 0, CacheKey{}
 		return
 	}
-	x.out |= flagAsked
+	x.out |= flagAsked | flagGentle
 	x.say("a request arrives; slot %s", w.slot.State)
 	x.checkHit(w)
 	w.g.parked = true
@@ -301,7 +301,8 @@ func (x *explorer) timer(w *world, e Event) (Event, bool) {
 	case TimerSettle:
 		e.Gen = GenID(w.settle)
 		w.settle = 0
-	case TimerIdle:
+	case TimerIdle: // fires only if nobody came for long
+		x.out |= flagAsked | flagGentle
 		return Event{Kind: SleepAsked}, true
 	}
 	return e, true
@@ -311,6 +312,8 @@ func (x *explorer) timer(w *world, e Event) (Event, bool) {
 func (x *explorer) asked(w *world, e Event) (Event, bool) {
 	x.out |= flagAsked
 	switch e.Kind {
+	case WakeAsked, SleepAsked:
+		x.out |= flagGentle
 	case Committed:
 		n := len(x.cfg.commits) - int(w.left.commits)
 		w.left.commits--

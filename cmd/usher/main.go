@@ -13,6 +13,7 @@ import (
 	"github.com/usher-edge/usher/activator/artifact"
 	"github.com/usher-edge/usher/activator/process"
 	"github.com/usher-edge/usher/admin"
+	"github.com/usher-edge/usher/cmd/internal/daemon"
 )
 
 func main() {
@@ -21,7 +22,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	w := realWorld()
-	code := run(ctx, newRoot(w, serveCommand(w)), os.Args[1:])
+	code := run(ctx, newRoot(w, serveCommand(w), validateCommand(w, daemon.Env)), os.Args[1:])
 	stop()
 	os.Exit(code)
 }

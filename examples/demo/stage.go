@@ -3,8 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
