@@ -121,7 +121,8 @@ func (e *Edge) Finish(r *Request, res Result) (cut bool) {
 }
 
 func (e *Edge) log(r *Request, res Result, took time.Duration) {
-	n := Entry{
+	n := &r.entry // kept: a fresh one would be an allocation per request
+	*n = Entry{
 		Time: r.start, Client: r.Client, Method: r.Method, Host: r.HostPort, Target: r.Target, Minor: r.Minor,
 		ID: r.ID, Result: res, Cache: r.cache, Parked: r.parked, Duration: took, Retries: r.retries,
 	}
@@ -134,5 +135,5 @@ func (e *Edge) log(r *Request, res Result, took time.Duration) {
 			n.Reason = s.Reason
 		}
 	}
-	e.opt.Log(&n)
+	e.opt.Log(n)
 }

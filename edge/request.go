@@ -57,6 +57,7 @@ type Request struct {
 	gone    atomic.Bool // the client left while it was parked
 	lot     atomic.Pointer[lot]
 	parking parking
+	entry   Entry // for the log
 }
 
 // stream is an answer without a foreseeable end.

@@ -8,7 +8,8 @@
 //   - A request that may not run twice never reuses a TCP connection that has
 //     been idle for a second, nor for half as long as connections of this app
 //     were seen to live: a FIN could be on its way. A unix socket refuses the
-//     write of a request that its peer will never read, so it may be reused.
+//     write of a request that its peer will never read, so there the first bound
+//     does not hold.
 //   - Undelivered means proven: connecting failed, or the kernel took not one
 //     byte, or the peer had closed before the first write.
 //   - Nothing is dialled, closed or waited for under a lock. An empty pool has

@@ -115,7 +115,7 @@ func (p *Pool) take(idempotent bool) (c, tooOld *Conn, err error) {
 	if last := len(p.idle) - 1; last >= 0 {
 		c = p.idle[last]
 		c.idleFor = time.Since(c.idleSince)
-		if idempotent || p.opt.Network == "unix" || c.idleFor < p.reuse {
+		if idempotent || p.safeToReuse(c) {
 			p.idle[last] = nil
 			p.idle = p.idle[:last]
 			p.reused++
@@ -128,6 +128,14 @@ func (p *Pool) take(idempotent bool) (c, tooOld *Conn, err error) {
 	}
 	p.dialing++
 	return nil, tooOld, nil
+}
+
+// safeToReuse says whether a request that may not run twice may go over c. A unix
+// socket refuses a write that its peer will never read, so there the bound holds
+// only once the app was seen to close idle connections: it could do so between
+// our write and its read. Called with mu held.
+func (p *Pool) safeToReuse(c *Conn) bool {
+	return c.idleFor < p.reuse || p.opt.Network == "unix" && p.reuse == maxReuse
 }
 
 // dismiss closes a connection that was too old for a request, if there is one,
