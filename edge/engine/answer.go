@@ -170,6 +170,9 @@ func (c *conn) writeAll(pieces ...[]byte) edge.Cause {
 			n++
 		}
 	}
+	if n == 1 {
+		return c.write(c.vec[0]) // write(2) costs less than writev(2) of one piece
+	}
 	c.bufs = c.vec[:n]
 	c.clock.wait(phaseWrite, after(c.srv.now(), c.srv.opt.WriteTimeout))
 	_, err := c.bufs.WriteTo(c.nc)
