@@ -1,42 +1,58 @@
-# Needs Go, git and make; nothing else. Tools come through the Go module proxy.
+# Needs Go, git and make; nothing else. Tools come through the Go module proxy,
+# pinned here. `make race` also needs a C compiler.
 
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 KEEP        ?=
+FUZZ_TIME   ?= 20s
 
-.PHONY: all build demo test check race bench explore fuzz clean
+# Go stamps the commit into a binary and fails where git does not let it look:
+# in a tree of another user, or one without a commit.
+ifneq ($(shell git rev-parse HEAD >/dev/null 2>&1; echo $$?),0)
+export GOFLAGS := $(shell go env GOFLAGS) -buildvcs=false
+endif
+
+.PHONY: all help build demo test check race bench explore fuzz clean
 
 all: check test
+
+help: ## these lines
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
 
 build: ## bin/usher and the example apps
 	go build -o bin/usher ./cmd/usher
 	sh examples/hello/build.sh
 
-demo: build ## wakes, swaps and puts to sleep two apps in front of your eyes
+demo: build ## wakes, swaps and puts to sleep an app before your eyes; KEEP=1 leaves it running
 	go run ./examples/demo $(if $(KEEP),--keep)
 
 test: ## everything that needs nothing but Go; a skipped test says why
 	go test ./...
 
-check: ## formatting, vet, staticcheck, and every benchmark once
-	@unformatted=$$(go run $(GOFUMPT) -l .); if [ -n "$$unformatted" ]; then \
-		echo "not formatted as gofumpt does it:"; echo "$$unformatted"; exit 1; fi
+check: ## format, vet, staticcheck, the rules of the tree, and every benchmark once
+	@unformatted=$$(go run $(GOFUMPT) -l .) || exit 1; if [ -n "$$unformatted" ]; then \
+		echo "not formatted as gofumpt does it:"; echo "$$unformatted"; \
+		echo "run: go run $(GOFUMPT) -w ."; exit 1; fi
 	go vet ./...
 	go run $(STATICCHECK) ./...
+	go test ./cmd/internal/house
 	go test -run '^$$' -bench . -benchtime 1x ./...
 
 race: ## the tests under the race detector
 	go test -race ./...
 
-explore: ## the lifecycle core with larger bounds; takes minutes
-	USHER_EXPLORE=full go test -run Explore -v -timeout 60m ./activator/lifecycle
+bench: ## the benchmarks, for numbers
+	go test -run '^$$' -bench . -benchmem ./...
 
-FUZZ_TIME ?= 20s
-fuzz: ## every fuzz target for FUZZ_TIME
+explore: ## the lifecycle core with larger bounds; takes minutes
+	USHER_EXPLORE=full go test -count=1 -v -timeout 60m ./activator/lifecycle
+
+fuzz: ## every fuzz target for FUZZ_TIME each
 	@for pkg in $$(go list ./...); do \
-		for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
-			echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZ_TIME) $$pkg || exit 1; \
+		list=$$(go test -list '^Fuzz' $$pkg) || exit 1; \
+		for f in $$(echo "$$list" | grep '^Fuzz'); do \
+			echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ_TIME) $$pkg || exit 1; \
 		done; done
 
-clean:
+clean: ## what build has made
 	rm -rf bin examples/*/bin

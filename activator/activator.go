@@ -103,10 +103,8 @@ func (a *Activator) readRuns() error {
 	for _, run := range runs {
 		a.found[run.App] = append(a.found[run.App], run)
 		highest = max(highest, run.Generation)
-		if _, port, err := net.SplitHostPort(run.Address); err == nil && run.Network == "tcp" {
-			if n, err := strconv.Atoi(port); err == nil {
-				a.ports.Claim(n)
-			}
+		if port := portOf(run); port != 0 {
+			a.ports.Claim(port)
 		}
 	}
 	for _, rs := range a.found {
@@ -116,6 +114,19 @@ func (a *Activator) readRuns() error {
 		return fmt.Errorf("reserve generation numbers: %w", err)
 	}
 	return nil
+}
+
+// portOf is the TCP port of a recorded generation, 0 if it has none.
+func portOf(run store.Run) int {
+	_, port, err := net.SplitHostPort(run.Address)
+	if err != nil || run.Network != "tcp" {
+		return 0
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func (a *Activator) runner(name string) (*runner, error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/usher-edge/usher/activator/artifact"
 	lc "github.com/usher-edge/usher/activator/lifecycle"
@@ -29,6 +30,11 @@ func (a *Activator) Apply(ctx context.Context, apps []App) (Changes, error) {
 	if isClosed(a.closing) {
 		return Changes{}, ErrClosing
 	}
+	for _, s := range apps {
+		if err := a.awaitRemoved(ctx, s); err != nil {
+			return Changes{}, err
+		}
+	}
 	staged, err := a.stageAll(ctx, apps)
 	if err != nil {
 		return Changes{}, err
@@ -39,6 +45,9 @@ func (a *Activator) Apply(ctx context.Context, apps []App) (Changes, error) {
 		var changed bool
 		r.box.call(func() { changed, err = r.configure(s, staged[s.Name], isNew) })
 		if err != nil {
+			if isNew {
+				a.disown(r) // the next Apply begins with it again
+			}
 			return ch, fmt.Errorf("app %s: %w", s.Name, err)
 		}
 		switch {
@@ -90,12 +99,46 @@ func (a *Activator) ensure(name string) (r *runner, isNew bool) {
 	return r, true
 }
 
+// awaitRemoved waits for an app of that name that is still being removed, with
+// its drain cut short as for any newer attempt: what comes in its place is a new
+// app. Requests park meanwhile.
+func (a *Activator) awaitRemoved(ctx context.Context, s App) error {
+	r, err := a.runner(s.Name)
+	if err != nil {
+		return nil // there is none
+	}
+	leaving, bound := false, time.Duration(0)
+	r.box.call(func() {
+		leaving, bound = r.state.Halt == lc.HaltRemove, hurriedTime+r.policy.StopTimeout+2*proofTime
+		for gen := range r.gens {
+			if leaving {
+				r.hurry(gen)
+			}
+		}
+	})
+	if !leaving {
+		return nil
+	}
+	a.front.Place(s.Name, Placement{State: lc.SlotWaking})
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	select {
+	case <-r.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: app %s is still being removed (%w): look with usher status %s, then reload again", ErrConflict, s.Name, context.Cause(ctx), s.Name)
+	}
+}
+
 // configure applies what the file says of one app. It runs in the mailbox.
 func (r *runner) configure(s App, b artifact.Build, isNew bool) (changed bool, err error) {
 	oldPolicy := r.policy
 	r.spec, r.policy = s, s.Policy
 	if isNew {
 		if err := r.load(); err != nil {
+			return false, err
+		}
+		if err := r.rebuild(); err != nil {
 			return false, err
 		}
 	}
@@ -213,13 +256,18 @@ func (a *Activator) remove(name string) {
 	})
 }
 
-// forgetApp drops an app of which nothing is left.
-func (a *Activator) forgetApp(r *runner) {
+// disown takes a runner out of the table of apps.
+func (a *Activator) disown(r *runner) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.apps[r.name] == r {
 		delete(a.apps, r.name)
 	}
-	a.mu.Unlock()
+}
+
+// forgetApp drops an app of which nothing is left.
+func (a *Activator) forgetApp(r *runner) {
+	a.disown(r)
 	if err := a.commits.Delete(r.name, 0); err != nil {
 		r.log.Warn("cannot delete the record of a removed app", "error", err)
 	}

@@ -35,6 +35,8 @@ const (
 	causeRollback = "rollback"
 	causeConfig   = "config"
 	causeDeploy   = "release"
+	// causeRecovered: its record was lost and made again from what ran.
+	causeRecovered = "recovered"
 )
 
 // commitRelease makes rel the desired release: number, time and spec are filled
@@ -46,7 +48,7 @@ func (r *runner) commitRelease(ifVersion uint64, rel store.Release, also func(*s
 				return err
 			}
 		}
-		rel.Revision = a.Desired + 1
+		rel.Revision = max(a.Desired, r.floor) + 1
 		rel.CreatedAt = r.act.now()
 		a.Releases = append(a.Releases, rel)
 		a.Desired = rel.Revision

@@ -194,8 +194,8 @@ func (r *runner) ended() {
 	if isClosed(r.gone) {
 		return
 	}
-	close(r.gone)
 	if r.state.Halt == lc.HaltRemove {
 		r.act.forgetApp(r)
 	}
+	close(r.gone)
 }

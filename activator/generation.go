@@ -27,6 +27,7 @@ type generation struct {
 
 	waiting Waiting
 	child   Child
+	lost    bool // it could not be looked for: that no child is known proves nothing
 
 	ctx    context.Context // ends when the generation is to be stopped
 	cancel context.CancelFunc
@@ -59,7 +60,7 @@ func (r *runner) newGeneration(e lifecycle.Effect) (*generation, error) {
 	g := &generation{rel: *rel, proc: proc, external: rel.Kind == store.KindTarget, busy: closedChan(), cut: make(chan struct{})}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.run = store.Run{
-		Generation: uint64(e.Gen), App: r.name, Revision: uint64(e.Rel.Rev), Build: rel.Build,
+		Generation: uint64(e.Gen), App: r.name, Revision: uint64(e.Rel.Rev), Build: rel.Build, Digest: rel.Digest,
 		Mode: e.Mode.String(), AttemptID: uint64(e.Gen), BootID: r.act.bootID,
 	}
 	r.gens[e.Gen] = g

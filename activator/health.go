@@ -2,10 +2,12 @@ package activator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/usher-edge/usher/activator/store"
@@ -36,12 +38,15 @@ func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{})
 	defer cancel()
 	client := probeClient(t)
 	defer client.CloseIdleConnections()
-	res := probeResult{text: "no answer"}
+	var res probeResult
 	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {
 		tried := make(chan probeResult, 1)
 		go func() { tried <- try(ctx, client, h) }() // ends with ctx
 		select {
-		case res = <-tried:
+		case r := <-tried:
+			if r.ok || ctx.Err() == nil || res.text == "" { // a try that the end cut says less than the one before
+				res = r
+			}
 		case <-exited:
 			cancel()
 			<-tried
@@ -88,9 +93,10 @@ func try(ctx context.Context, client *http.Client, h Health) probeResult {
 	for k, v := range h.Headers {
 		req.Header.Set(k, v)
 	}
+	begun := time.Now()
 	resp, err := client.Do(req)
 	if err != nil {
-		return probeResult{text: err.Error()}
+		return probeResult{text: unanswered(h, err, time.Since(begun))}
 	}
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // only the status matters
@@ -99,6 +105,18 @@ func try(ctx context.Context, client *http.Client, h Health) probeResult {
 		text += " to " + l
 	}
 	return probeResult{ok: resp.StatusCode < http.StatusInternalServerError, status: resp.StatusCode, text: text}
+}
+
+// unanswered says what became of a try without an answer.
+func unanswered(h Health, err error, took time.Duration) string {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // it names a URL that is no app's
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("GET %s was not answered within %v", h.Path, took.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("GET %s: %v", h.Path, err)
 }
 
 // answers is the one connect that an adopted generation must accept.

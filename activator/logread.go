@@ -38,12 +38,8 @@ func (a *Activator) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, er
 	ctx, cancel := context.WithCancel(ctx)
 	l := &logReader{act: a, req: req, gen: gen, ctx: ctx, cancel: cancel}
 	if gen != 0 {
-		if past := tail(a.logPath(req.App, gen), req.Lines); req.Lines > 0 && len(past) > 0 {
-			l.past = strings.NewReader(strings.Join(past, "\n") + "\n")
-		}
-		if fi, err := os.Stat(a.logPath(req.App, gen)); err == nil {
-			l.at = fi.Size()
-		}
+		past, end := tailText(a.logPath(req.App, gen), req.Lines)
+		l.past, l.at = strings.NewReader(past), end
 	}
 	return l, nil
 }
@@ -96,7 +92,10 @@ func (l *logReader) more(p []byte) (int, error) {
 		}
 		n, err := f.ReadAt(p, l.at)
 		l.at += int64(n)
-		if n > 0 || !errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) {
+			err = nil // for now: more may be written
+		}
+		if n > 0 || err != nil {
 			return n, err
 		}
 	}

@@ -31,28 +31,40 @@ func (a *Activator) makeLogDir(app string) error { return os.MkdirAll(a.logDir(a
 
 // tail returns the last n lines of a file; what cannot be read has none.
 func tail(path string, n int) []string {
+	text, _ := tailText(path, n)
+	text = strings.TrimRight(text, "\n")
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
+
+// tailText returns the last n lines of a file as they stand, and where they end:
+// what is written later begins there.
+func tailText(path string, n int) (text string, end int64) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil
+		return "", 0
 	}
 	defer f.Close()
 	fi, err := f.Stat()
 	if err != nil {
-		return nil
+		return "", 0
 	}
-	from := max(fi.Size()-tailBytes, 0)
-	b, err := io.ReadAll(io.NewSectionReader(f, from, fi.Size()-from))
+	end = fi.Size()
+	from := max(end-tailBytes, 0)
+	b, err := io.ReadAll(io.NewSectionReader(f, from, end-from))
 	if err != nil {
-		return nil
+		return "", end
 	}
-	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	lines := strings.SplitAfter(string(b), "\n")
+	if lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
 	if from > 0 && len(lines) > 1 {
 		lines = lines[1:] // the first one is cut
 	}
-	if len(lines) == 1 && lines[0] == "" {
-		return nil
-	}
-	return lines[max(len(lines)-n, 0):]
+	return strings.Join(lines[max(len(lines)-n, 0):], ""), end
 }
 
 // generationsWithLogs returns the numbers of an app's logs, oldest first.

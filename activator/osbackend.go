@@ -154,14 +154,28 @@ func (o *OS) openGroup(run store.Run) (cgroup.Group, error) {
 	switch {
 	case run.Cgroup != "" && o.Tree != nil:
 		return o.Tree.Open(run.Cgroup)
-	case run.Cgroup != "":
-		return nil, fmt.Errorf("generation %d is held by cgroup %s, which cannot be reached now", run.Generation, run.Cgroup)
 	case run.PID == 0 && o.Tree != nil: // it crashed before the pid was known
 		return o.Tree.Open(filepath.Join(o.Tree.Dir(), run.App+"."+strconv.FormatUint(run.Generation, 10)))
 	case run.PID == 0:
 		return nil, fs.ErrNotExist // the waiting child ended with its channel
 	}
-	return cgroup.OpenSession(run.PID, run.StartTime, o.marks(run.Generation)), nil
+	s := cgroup.OpenSession(run.PID, run.StartTime, o.marks(run.Generation))
+	if run.Cgroup != "" { // cgroups were switched off meanwhile
+		return leftGroup{s, run.Cgroup}, nil
+	}
+	return s, nil
+}
+
+// leftGroup is a generation in a cgroup that is not used any more.
+type leftGroup struct {
+	*cgroup.Session
+	dir string
+}
+
+// Remove removes the directory as well, if it can: what is empty does no harm.
+func (g leftGroup) Remove() error {
+	_ = os.Remove(g.dir)
+	return g.Session.Remove()
 }
 
 type osWaiting struct {

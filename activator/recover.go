@@ -31,6 +31,46 @@ func (r *runner) load() error {
 	return nil
 }
 
+// rebuild makes the record anew from what runs, after the database was lost:
+// what serves is what was desired, not what the file once began with. The
+// runtime record of a target does not say enough, so those begin with the file.
+func (r *runner) rebuild() error {
+	r.act.mu.RLock()
+	runs := r.act.found[r.name]
+	r.act.mu.RUnlock()
+	var serving store.Run
+	for _, run := range runs {
+		r.floor = max(r.floor, run.Revision)
+		if stage := stageOf(run.Phase); stage == lc.Switching || stage == lc.Serving {
+			serving = run
+		}
+	}
+	if r.record.Desired != 0 || r.spec.Target != "" || serving.Digest == "" {
+		return nil
+	}
+	b, err := r.act.depot.Lookup(serving.Digest)
+	if err != nil {
+		r.log.Warn("the build of what runs is gone: the app begins with the file again", "error", err)
+		return nil
+	}
+	rel := store.Release{
+		Revision: serving.Revision, Kind: store.KindArtifact, Digest: b.Digest, Build: shortBuild(b.Digest),
+		ArtifactKind: string(b.Kind), Spec: r.spec.Process.encode(), DemandHold: serving.Mode == lc.Hold.String(),
+		Cause: causeRecovered, CreatedAt: r.act.now(), Ran: true,
+	}
+	err = r.update(0, func(a *store.App) error {
+		a.Releases = append(a.Releases, rel)
+		a.Desired, a.Good, a.Reported = rel.Revision, rel.Revision, rel.Revision
+		a.FileValue = r.spec.FileValue
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("make the record of app %s again: %w", r.name, err)
+	}
+	r.note("recovery", lc.GenID(serving.Generation), fmt.Sprintf("its record was lost: made again from generation %d, which ran revision %d", serving.Generation, serving.Revision))
+	return nil
+}
+
 // recover takes over what runs and places the app. It runs in the mailbox, once.
 func (r *runner) recover() {
 	r.act.mu.Lock()
@@ -105,6 +145,7 @@ func (r *runner) adopt(run store.Run) lc.Found {
 		g.rel = store.Release{Revision: run.Revision, Build: run.Build}
 	}
 	r.gens[f.ID] = g
+	g.port = portOf(run)
 	g.startedAt = run.UpdatedAt
 	if g.external {
 		return f // nothing of it is ours to find; the core places what is good
@@ -116,11 +157,12 @@ func (r *runner) adopt(run store.Run) lc.Found {
 func (r *runner) adoptChild(g *generation, f *lc.Found) {
 	child, err := r.act.backend.Adopt(g.run)
 	if err != nil {
-		r.log.Warn("cannot adopt a process; what is left of it is stopped", "generation", g.run.Generation, "pid", g.run.PID, "error", err)
+		g.lost = true
+		r.log.Error("cannot adopt a process; nothing is started in its place until it is proven gone", "generation", g.run.Generation, "pid", g.run.PID, "error", err)
 		return
 	}
 	g.child = child
-	f.Alive = !child.Exited() && g.run.Healthy != nil && answers(g.run)
+	f.Alive = !child.Exited() && g.run.Healthy != nil && answers(g.run) && !stranger(g)
 	if f.Alive {
 		r.note("recovery", f.ID, fmt.Sprintf("adopted pid %d", g.run.PID))
 		r.watch(f.ID, g)

@@ -20,6 +20,7 @@ type runner struct {
 	spec   App // as last applied
 	policy Policy
 	record store.App // as last committed
+	floor  uint64    // no new revision is at or below it: generations of them were found
 
 	state  lifecycle.State
 	local  []lifecycle.Event // answers of effects that were carried out at once

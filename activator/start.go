@@ -173,11 +173,9 @@ func (r *runner) health(e lc.Effect) {
 // healthy keeps the evidence, and makes sure that it was this generation that
 // answered and not a stranger on its port.
 func (r *runner) healthy(gen lc.GenID, g *generation, res probeResult) lc.Event {
-	if g.child != nil {
-		if owns, err := g.child.Owns(g.run.Network, g.run.Address); err == nil && !owns {
-			g.problem = "something else listens at " + g.run.Address
-			return lc.Event{Kind: lc.HealthDone, Gen: gen, Result: lc.Refused, Reason: lc.ReasonUnsupervised}
-		}
+	if stranger(g) {
+		g.problem = "something else listens at " + g.run.Address
+		return lc.Event{Kind: lc.HealthDone, Gen: gen, Result: lc.Refused, Reason: lc.ReasonUnsupervised}
 	}
 	g.run.Healthy = &store.Evidence{At: r.act.now(), Status: res.status}
 	r.box.post(func() {
@@ -185,6 +183,16 @@ func (r *runner) healthy(gen lc.GenID, g *generation, res probeResult) lc.Event 
 		r.opStep(StepHealthy, res.text)
 	})
 	return lc.Event{Kind: lc.HealthDone, Gen: gen}
+}
+
+// stranger says that what listens at the generation's address is known not to
+// belong to it.
+func stranger(g *generation) bool {
+	if g.child == nil {
+		return false
+	}
+	owns, err := g.child.Owns(g.run.Network, g.run.Address)
+	return err == nil && !owns
 }
 
 // learnBoot keeps a moving average of the time to the first good check.

@@ -128,15 +128,22 @@ func (r *runner) stop(e lc.Effect) {
 const proofTime = 5 * time.Second
 
 func (r *runner) end(g *generation, grace time.Duration) error {
-	if g.child == nil {
-		if g.waiting == nil {
-			return nil
-		}
+	switch {
+	case g.child != nil:
+	case g.waiting != nil:
 		err := g.waiting.Abort()
 		if err == nil {
 			g.waiting = nil
 		}
 		return err
+	case g.lost:
+		child, err := r.act.backend.Adopt(g.run)
+		if err != nil {
+			return err
+		}
+		g.child = child
+	default:
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), grace+proofTime)
 	defer cancel()

@@ -123,8 +123,8 @@ func (r *runner) deploy(o *operation, ifVersion uint64, rel store.Release) error
 	return nil
 }
 
-// Rollback commits a new revision with the build of an older one: to, or the one
-// before what is desired now.
+// Rollback commits a new revision with the build of an older one: to, or the last
+// one before what is desired now that is not known to fail.
 func (a *Activator) Rollback(_ context.Context, c Change, to uint64, by string) (Operation, error) {
 	return a.change(c, KindRollback, func(r *runner, o *operation) error {
 		old, err := r.rollbackTo(to)
@@ -154,7 +154,7 @@ func (r *runner) rollbackTo(to uint64) (store.Release, error) {
 	for i := len(r.record.Releases) - 1; i >= 0; i-- {
 		rel := r.record.Releases[i]
 		other := cur == nil || rel.Digest != cur.Digest || rel.Target != cur.Target
-		if rel.Revision < r.record.Desired && other {
+		if rel.Revision < r.record.Desired && other && !r.record.Failures[rel.Revision].HeldDown {
 			return rel, nil
 		}
 	}

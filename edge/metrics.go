@@ -14,8 +14,8 @@ const unknownApp = "-"
 type collector struct {
 	edge *Edge
 
-	requests, endings, refused, duration, inFlight, streams  *prometheus.Desc
-	parked, parkedBytes, park, cache, retries, upgrades, raw *prometheus.Desc
+	accepted, requests, endings, refused, duration, inFlight, streams *prometheus.Desc
+	parked, parkedBytes, park, cache, retries, upgrades, raw          *prometheus.Desc
 }
 
 // Collector returns the edge's metrics. The series of an app are there as long
@@ -26,6 +26,7 @@ func (e *Edge) Collector() prometheus.Collector {
 	}
 	return &collector{
 		edge:        e,
+		accepted:    desc("requests_accepted_total", "Requests that came in, counted before it is known how they end."),
 		requests:    desc("requests_total", "Requests by class of the status sent; none = no status was sent.", "code"),
 		endings:     desc("request_endings_total", "Requests by the one way they ended.", "ending"),
 		refused:     desc("request_causes_total", "Requests that did not end as they should, by cause.", "cause"),
@@ -45,7 +46,7 @@ func (e *Edge) Collector() prometheus.Collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.requests, c.endings, c.refused, c.duration, c.inFlight, c.streams,
+		c.accepted, c.requests, c.endings, c.refused, c.duration, c.inFlight, c.streams,
 		c.parked, c.parkedBytes, c.park, c.cache, c.retries, c.upgrades, c.raw,
 	} {
 		ch <- d
@@ -65,6 +66,8 @@ func (c *collector) counts(ch chan<- prometheus.Metric, app string, n *counters)
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), append([]string{app}, labels...)...)
 	}
+	// What has ended is read before what was accepted: see counters.stats.
+	defer func() { count(c.accepted, n.accepted.Load()) }()
 	for class := range n.classes {
 		code := "none"
 		if class > 0 {

@@ -8,7 +8,7 @@ func (m *machine) begin(w Release) {
 		return
 	}
 	a := Attempt{Gen: m.fresh, Cause: m.s.Why, Mode: Overlap, Desired: m.s.Desired.Rev}
-	if a.Cause == CauseNone {
+	if a.Cause == CauseNone || m.s.Cur.ID == 0 && !m.s.StartWanted {
 		a.Cause = CauseWake
 	}
 	if w.Hold || m.s.Cur.Rel.Hold {

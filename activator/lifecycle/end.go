@@ -188,7 +188,8 @@ func (m *machine) sleep() {
 	if m.s.Cur.Stage != Serving || m.s.Cur.Rel.External || m.s.Paused || m.s.Halt != HaltNone {
 		return
 	}
-	if m.s.Attempt.Gen != 0 || m.s.Old.ID != 0 || m.s.Next.ID != 0 {
+	unfinished := m.s.Attempt.Gen != 0 || m.s.Old.ID != 0 || m.s.Next.ID != 0
+	if unfinished || m.s.ReportOwed { // while nothing can be recorded nothing could be woken either
 		m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: m.s.Cur.ID})
 		return
 	}

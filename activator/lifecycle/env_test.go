@@ -49,7 +49,7 @@ const (
 )
 
 const (
-	maxRevs  = 4 // two of the owner, two of usher
+	maxRevs  = 6 // three of the owner, three of usher
 	maxGens  = 5
 	maxLocal = 4
 )
@@ -66,6 +66,7 @@ type worldGen struct {
 	ended            bool // it was told to end
 	untold           bool // it ended by itself and the core does not know yet
 	external         bool
+	cut              bool // its drain was told to hurry
 }
 
 // answer is an event that is on its way.
@@ -83,6 +84,8 @@ type durable struct {
 	held                       uint8 // bit per revision
 	restarts                   uint8
 	downHeld, paused, maintain bool
+	owed                       bool // what is desired was not tried to the end yet; not recorded, for a check
+	heldDown                   bool // a hold has failed and nobody has lifted that; not recorded, for a check
 }
 
 // ghost follows one request and one cache entry.
@@ -237,13 +240,14 @@ type explorer struct {
 	step func(State, Event) (State, Effects)
 	rec  func(State, []Found, GenID) (State, Effects)
 
-	script  script
-	out     flags
-	broken  *violation
-	before  State // of the step whose effects are carried out
-	event   Event
-	log     func(format string, args ...any) // nil: nobody reads along
-	longest int                              // most effects of one step
+	script   script
+	out      flags
+	broken   *violation
+	before   State // of the step whose effects are carried out
+	event    Event
+	log      func(format string, args ...any) // nil: nobody reads along
+	longest  int                              // most effects of one step
+	stepping bool                             // effects are being carried out
 }
 
 // flags say what happened on one edge.
@@ -352,6 +356,7 @@ func (x *explorer) crash(w *world) {
 		}
 		w.dropGen(GenID(g.id))
 	}
+	w.d.heldDown = w.d.downHeld
 	w.s, w.slot, w.up, w.gone = State{}, Slot{}, false, false
 	w.local, w.nl, w.late = [maxLocal]answer{}, 0, answer{}
 	w.timers, w.settle, w.g = 0, 0, ghost{}
@@ -382,6 +387,8 @@ func (x *explorer) written(w *world, a answer) bool {
 // run carries out the effects of one step. It returns early when usher crashes.
 func (x *explorer) run(w *world, fx *Effects) {
 	x.longest = max(x.longest, fx.n)
+	x.stepping = true
+	defer func() { x.stepping = false }()
 	for i := range fx.n {
 		e := fx.list[i]
 		x.say("    %s", e)
@@ -437,6 +444,7 @@ func (x *explorer) execute(w *world, e Effect) bool {
 		x.put(w, g, phaseSwitched)
 		return true
 	case Report:
+		w.d.owed = w.d.owed && uint8(e.Rel.Rev) != w.d.desired
 		if x.written(w, answer{kind: ReportDone, gen: uint8(e.Gen)}) {
 			r := uint8(e.Rel.Rev)
 			w.d.good, w.d.reported = max(w.d.good, r), max(w.d.reported, r)
@@ -454,11 +462,13 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 	case Place:
 		w.place(e.Slot)
 	case Drain:
-		g.drain = true
+		g.drain, g.cut = true, false
 		x.put(w, g, phaseRetiring)
 		return true
 	case Stop:
 		return x.stop(w, g, e)
+	case CutDrain:
+		g.cut = true
 	case TrySleep:
 		busy := w.slot.Gen != e.Gen || w.g.inside == uint8(e.Gen)
 		if busy {
@@ -490,6 +500,12 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 			w.settle = 0
 		}
 	case RecordOutcome:
+		if e.Outcome == Down && e.Mode == Hold && e.Reason <= ReasonUnhealthy && x.before.Attempt.Stopped {
+			w.d.heldDown = true
+		}
+		if uint8(e.Rel.Rev) == w.d.desired && !cancels(e.Reason) {
+			w.d.owed = false
+		}
 		if w.left.puts > 0 && (e.Held || w.d.downHeld != w.s.DownHeld) && x.choose(2) == 1 {
 			w.left.puts--
 			return false
@@ -510,11 +526,12 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 		w.queue(answer{kind: Committed, gen: 0})
 		return true
 	case RecordLifted:
+		w.d.heldDown = false
 		if w.left.puts > 0 && x.choose(2) == 1 {
 			w.left.puts--
 			return false
 		}
-		w.d.held, w.d.downHeld = 0, false
+		w.d.held, w.d.downHeld, w.d.heldDown = 0, false, false
 		return true
 	case Gone:
 		w.gone = true
@@ -526,7 +543,7 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 func (w *world) commit(bits uint8) {
 	w.d.desired++
 	w.d.rels[w.d.desired] = bits
-	w.d.downHeld = false
+	w.d.downHeld, w.d.heldDown, w.d.owed = false, false, true
 }
 
 // place stores the slot at the edge; who is parked follows it.
@@ -581,7 +598,7 @@ func (x *explorer) stop(w *world, g *worldGen, e Effect) bool {
 		w.queue(answer{kind: StopDone, gen: uint8(e.Gen)})
 		return false
 	}
-	g.stop, g.drain, g.ended = true, false, true
+	g.stop, g.drain, g.cut, g.ended = true, false, false, true
 	x.put(w, g, phaseStopping)
 	return true
 }

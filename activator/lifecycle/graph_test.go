@@ -195,19 +195,18 @@ func (w *world) hash(seed maphash.Seed) uint64 {
 		b.release(r)
 	}
 	for _, g := range [...]*Gen{&s.Cur, &s.Next, &s.Old} {
-		b.put(uint8(g.ID), uint8(g.Restart), uint8(g.Stage), bits(g.Ran, g.Prepared))
+		b.put(uint8(g.ID), uint8(g.Restart), uint8(g.Stage), bits(g.Ran, g.Prepared, g.Hurried))
 		b.release(&g.Rel)
 	}
 	a := &s.Attempt
 	b.put(uint8(a.Gen), uint8(a.Cause), uint8(a.Mode), uint8(a.Desired), bits(a.Stopped, a.Reporting))
 	b.slot(&s.Slot)
 	b.put(uint8(s.Reported), uint8(s.Held), uint8(s.Deferred), uint8(s.Restarts), uint8(s.Cache.Rev), uint8(s.Cache.Restart),
-		uint8(s.Why), uint8(s.Halt), s.Backoff, bits(s.WakeWanted, s.StartWanted, s.DownHeld, s.SweepArmed, s.ReportOwed, s.Paused, s.Maintenance, s.Gone))
-	b.extra(s)
+		uint8(s.Why), uint8(s.Halt), s.Backoff, bits(s.WakeWanted, s.StartWanted, s.DownHeld, s.SweepArmed, s.ReportOwed, s.Paused, s.Maintenance, s.Gone), bits(s.Stalled))
 	b.slot(&w.slot)
 	for i := range w.ng {
 		g := &w.gens[i]
-		b.put(g.id, g.rev, g.restart, g.phase, g.proc, uint8(g.op), bits(g.stop, g.drain, g.ran, g.healthy, g.ended, g.untold, g.external))
+		b.put(g.id, g.rev, g.restart, g.phase, g.proc, uint8(g.op), bits(g.stop, g.drain, g.ran, g.healthy, g.ended, g.untold, g.external), bits(g.cut))
 	}
 	b.put(w.nl)
 	for i := range w.nl {
@@ -217,7 +216,7 @@ func (w *world) hash(seed maphash.Seed) uint64 {
 	b.put(uint8(w.late.kind), w.late.gen)
 	d := &w.d
 	b.put(d.rels[1:]...)
-	b.put(d.desired, d.good, d.reported, d.held, d.restarts, bits(d.downHeld, d.paused, d.maintain), w.timers, w.settle)
+	b.put(d.desired, d.good, d.reported, d.held, d.restarts, bits(d.downHeld, d.paused, d.maintain, d.heldDown, d.owed), w.timers, w.settle)
 	b.put(w.left.commits, w.left.restarts, w.left.usher, w.left.app, w.left.puts, w.left.fresh)
 	b.put(w.g.inside, uint8(w.g.key.Rev), uint8(w.g.key.Restart), uint8(w.g.entry.Rev), uint8(w.g.entry.Restart), w.g.content,
 		bits(w.g.parked, w.g.wake, w.up, w.gone))

@@ -21,6 +21,10 @@ func (x *explorer) checkEffect(w *world, e Effect) {
 		x.checkPlace(w, e)
 	case TrySleep:
 		x.checkCache(w, e.Slot)
+	case CutDrain:
+		if g == nil || !g.drain || g.cut {
+			x.fail("P3", "a drain is cut that does not run, or twice")
+		}
 	case Stop, Drain, CloseStreams:
 		if w.slot.State == SlotServing && w.slot.Gen == e.Gen {
 			x.fail("I6", "%s of generation %d while the slot still sends requests to it", e, e.Gen)
@@ -74,6 +78,9 @@ func (x *explorer) checkBegin(w *world, e Effect) {
 	passed := w.s.Held == d || w.s.Deferred == d
 	if e.Rel.Rev != d && !(passed && e.Rel.Rev == w.s.Good.Rev) {
 		x.fail("I5", "an attempt at revision %d begins while revision %d is desired", e.Rel.Rev, d)
+	}
+	if w.d.heldDown {
+		x.fail("I7", "an attempt begins after a hold failed, and nobody asked for it")
 	}
 	for i := range w.ng {
 		if o := &w.gens[i]; o.proc != procNone && GenID(o.id) != w.s.Cur.ID {
@@ -130,6 +137,8 @@ func (x *explorer) checkServing(w *world, s Slot) {
 		x.fail("I3", "the slot names generation %d, which is not known", s.Gen)
 	case g.ended:
 		x.fail("I3", "the slot names generation %d, which was stopped", s.Gen)
+	case g.proc == procExited && !g.untold && !x.stepping:
+		x.fail("I3", "the slot names generation %d, whose end was told", s.Gen)
 	case !g.external && (!g.healthy || g.proc < procRunning):
 		x.fail("I3", "the slot names generation %d, which never was healthy", s.Gen)
 	case g.phase == phaseRetiring && x.recordsWork(w):
@@ -220,6 +229,19 @@ func (x *explorer) checkStep(w *world, next *State) {
 	}
 }
 
+// checkAdopted: what was switched to before a crash and is alive serves on.
+func (x *explorer) checkAdopted(w *world, found []Found, next *State) {
+	want := GenID(0)
+	for _, f := range found {
+		if f.Alive && (f.Stage == Switching || f.Stage == Serving) && f.Rel.Rev >= Revision(w.d.reported) {
+			want = f.ID
+		}
+	}
+	if want != 0 && (next.Cur.ID != want || next.Cur.Stage != Serving) {
+		x.fail("I10", "generation %d was switched to and is alive, and the next start does not adopt it", want)
+	}
+}
+
 // checkWorld looks at a world in which no effect is left to be carried out.
 func (x *explorer) checkWorld(w *world) {
 	if w.d.reported > w.d.good || w.d.good > w.d.desired {
@@ -278,6 +300,9 @@ func (x *explorer) checkUnderWay(w *world, g *Gen) {
 		ok = c == Draining || c == Stopping || c == Unproven
 	case Draining:
 		ok = wg.drain
+		if g.ID == w.s.Old.ID && !wg.cut && w.s.Next.ID == 0 && w.s.Attempt.Gen == 0 && w.s.mismatch() {
+			x.fail("P3", "an attempt waits for the drain of generation %d, which does not hurry", g.ID)
+		}
 	case Stopping:
 		ok = wg.stop
 	case Unproven:
@@ -318,4 +343,10 @@ func (x *explorer) checkWaiters(w *world) {
 	if s.Attempt.Gen == 0 && !stopping && !s.SweepArmed {
 		x.fail("P2", "requests are parked (%s) and nothing is under way", w.slot.State)
 	}
+}
+
+// mismatch: something else should run, and may.
+func (s *State) mismatch() bool {
+	return s.Cur.Stage == Serving && !s.Paused && s.Halt == HaltNone && s.want().Rev != 0 &&
+		(s.Cur.Rel.Rev != s.want().Rev || s.Cur.Restart != s.Restarts)
 }

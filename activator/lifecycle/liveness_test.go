@@ -37,6 +37,10 @@ func (w *world) settled() bool {
 	case s.Cur.ID != 0 && s.Cur.Stage != Serving:
 		return false
 	}
+	first := s.Good.Rev == 0 && s.Slot.State == SlotAsleep // a first release may wait for its first request
+	if w.d.owed && !s.Paused && !first {
+		return false
+	}
 	target := s.want().Rev == s.Desired.Rev || s.Held == s.Desired.Rev
 	switch s.Slot.State {
 	case SlotEmpty:

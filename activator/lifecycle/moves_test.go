@@ -1,5 +1,7 @@
 package lifecycle
 
+import "slices"
+
 // moveKind is one thing that can happen next.
 type moveKind uint8
 
@@ -378,7 +380,8 @@ func (x *explorer) start(w *world) {
 		w.left.fresh--
 		fresh = 0
 	}
-	next, fx := x.rec(durable, found, fresh)
+	next, fx := x.rec(durable, slices.Clone(found), fresh)
+	x.checkAdopted(w, found, &next)
 	w.s = next
 	if next.Cur.ID == fresh && fresh != 0 { // the runner makes a generation for a target that serves at once
 		g := w.addGen(Effect{Gen: fresh, Rel: next.Cur.Rel})

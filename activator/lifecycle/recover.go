@@ -89,10 +89,12 @@ func (m *machine) owed() {
 		m.s.Good = cur.Rel
 		m.s.ReportOwed = cur.Rel.Rev > m.s.Reported
 	}
-	m.s.Why = CauseRelease
-	m.s.StartWanted = m.s.Reported != 0 && // a first release waits for its first request
+	m.s.StartWanted = m.s.Good.Rev != 0 && // a first release waits for its first request
 		m.s.Desired.Rev > max(m.s.Reported, cur.Rel.Rev) && m.s.Desired.Rev != m.s.Held
-	if !m.s.StartWanted {
-		m.s.Why = CauseNone
+	switch {
+	case m.s.StartWanted:
+		m.s.Why = CauseRelease
+	case cur.Stage == Serving && cur.Restart != m.s.Restarts:
+		m.s.Why = CauseRestart
 	}
 }

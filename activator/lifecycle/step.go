@@ -72,9 +72,6 @@ func (m *machine) committed(r Release) {
 	m.s.Desired = r
 	m.lift()
 	m.s.StartWanted = true
-	if m.s.Old.Stage == Draining {
-		m.out.add(Effect{Kind: CutDrain, Gen: m.s.Old.ID})
-	}
 }
 
 // lift clears what keeps the app from being started.
@@ -178,19 +175,38 @@ func (m *machine) converge() {
 		m.halt()
 		return
 	}
-	if m.s.Attempt.Gen != 0 || m.s.Next.ID != 0 || m.s.Old.ID != 0 || m.blocked() {
+	if m.s.Attempt.Gen != 0 || m.s.Next.ID != 0 || m.blocked() {
 		return
 	}
 	w := m.s.want()
 	switch {
+	case !m.due(w):
+		if m.s.Cur.Stage == Serving { // what was wanted serves
+			m.s.WakeWanted, m.s.StartWanted, m.s.Why = false, false, CauseNone
+		}
+	case m.s.Old.ID != 0:
+		m.hurry()
+	default:
+		m.begin(w)
+	}
+}
+
+// due says that w is to be started now.
+func (m *machine) due(w Release) bool {
+	switch {
 	case m.s.Cur.ID == 0:
-		if m.s.WakeWanted || m.s.StartWanted || w.External {
-			m.begin(w)
-		}
+		return m.s.WakeWanted || m.s.StartWanted || w.External
 	case m.s.Cur.Stage == Serving:
-		if m.s.Cur.Rel.Rev != w.Rev || m.s.Cur.Restart != m.s.Restarts {
-			m.begin(w)
-		}
+		return m.s.Cur.Rel.Rev != w.Rev || m.s.Cur.Restart != m.s.Restarts
+	}
+	return false
+}
+
+// hurry bounds the drain that an attempt waits for.
+func (m *machine) hurry() {
+	if old := &m.s.Old; old.Stage == Draining && !old.Hurried {
+		old.Hurried = true
+		m.out.add(Effect{Kind: CutDrain, Gen: old.ID})
 	}
 }
 

@@ -113,6 +113,7 @@ type Gen struct {
 	Stage    Stage
 	Ran      bool // the go-byte was sent, or that is not known
 	Prepared bool // a process exists, or that is not known
+	Hurried  bool // its drain was cut short
 }
 
 // Attempt is one try at moving the app to a generation (State.Next, then

@@ -23,7 +23,7 @@ func (e ErrLocked) Error() string {
 	if e.PID != 0 {
 		who += fmt.Sprintf(" (pid %d)", e.PID)
 	}
-	return fmt.Sprintf("state directory is in use by %s, which holds %s: stop it first, or give this one its own state directory", who, e.Path)
+	return fmt.Sprintf("directory is in use by %s, which holds %s: stop it first, or give this one its own state and run directories", who, e.Path)
 }
 
 // StateLock is the ownership of a state directory.

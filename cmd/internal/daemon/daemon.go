@@ -220,11 +220,15 @@ func (d *daemon) openState(context.Context) error {
 			return fmt.Errorf("make directory: %w; set `state` and `run` in the config file to directories that usher may write", err)
 		}
 	}
-	lock, err := store.Lock(s.State)
-	if err != nil {
-		return err
+	// Two ushers on one run directory would take over each other's apps.
+	for _, dir := range []string{s.State, s.Run} {
+		lock, err := store.Lock(dir)
+		if err != nil {
+			return err
+		}
+		d.onClose(lock.Unlock)
 	}
-	d.onClose(lock.Unlock)
+	var err error
 	if d.bolt, err = store.Open(s.State, store.Options{}); err != nil {
 		return fmt.Errorf("open state: %w", err)
 	}

@@ -42,6 +42,32 @@ func (f *front) app(name string) *edge.App {
 	return f.leaving[name]
 }
 
+// all finds both, for a name that left the table and came back: a generation is
+// inside one of them.
+func (f *front) all(name string) []*edge.App {
+	var out []*edge.App
+	if a := f.edge.App(name); a != nil {
+		out = append(out, a)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if a := f.leaving[name]; a != nil {
+		out = append(out, a)
+	}
+	return out
+}
+
+// forget lets go of the apps that have left for good.
+func (f *front) forget(here func(app string) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name := range f.leaving {
+		if !here(name) {
+			delete(f.leaving, name)
+		}
+	}
+}
+
 var stateOf = [...]edge.State{
 	lifecycle.SlotEmpty:       edge.Empty,
 	lifecycle.SlotAsleep:      edge.Asleep,
@@ -82,13 +108,13 @@ func (f *front) Drained(app string, gen uint64) <-chan struct{} {
 }
 
 func (f *front) CloseStreams(app string, gen uint64, over time.Duration) {
-	if a := f.app(app); a != nil {
+	for _, a := range f.all(app) {
 		a.CloseStreams(gen, over)
 	}
 }
 
 func (f *front) Cut(app string, gen uint64) {
-	if a := f.app(app); a != nil {
+	for _, a := range f.all(app) {
 		a.Cut(gen)
 	}
 }

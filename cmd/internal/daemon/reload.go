@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,7 +30,7 @@ func (d *daemon) reload(ctx context.Context) (activator.Changes, error) {
 	}
 	// New apps must be known to the edge before the activator places them, and
 	// removed ones until they have drained.
-	if err := d.edge.SetApps(edgeApps(union(old, f))); err != nil {
+	if err := d.edge.SetApps(edgeApps(between(old, f))); err != nil {
 		return activator.Changes{}, err
 	}
 	ch, err := d.act.Apply(ctx, apps(f))
@@ -37,6 +38,10 @@ func (d *daemon) reload(ctx context.Context) (activator.Changes, error) {
 		_ = d.edge.SetApps(edgeApps(old)) // it was valid before
 		return ch, err
 	}
+	d.front.forget(func(app string) bool {
+		_, err := d.act.Status(app)
+		return err == nil
+	})
 	for _, name := range ch.Removed {
 		d.front.keep(name)
 	}
@@ -50,29 +55,43 @@ func (d *daemon) reload(ctx context.Context) (activator.Changes, error) {
 	return ch, nil
 }
 
-// union is the new file, with the apps that it does not name any more.
-func union(old, f *config.File) *config.File {
+// between is the table while a reload is under way: the apps of both files. Each
+// keeps what it routes until the new ones are placed, so a host that moves to a
+// new app is answered at every moment; and an app that leaves stays known, with
+// what is inside it, though its hosts may be another's already.
+func between(old, f *config.File) *config.File {
 	u := *f
-	u.Apps = append([]config.App{}, f.Apps...)
-	taken := map[string]bool{}
+	u.Apps = nil
+	taken := map[string]bool{} // by apps that stay
 	for _, a := range f.Apps {
-		for _, h := range a.Hosts {
-			taken[h] = true
+		if _, stays := old.App(a.Name); stays {
+			u.Apps = append(u.Apps, a)
+			mark(taken, a.Hosts)
 		}
 	}
+	held := map[string]bool{} // by apps that leave
 	for _, a := range old.Apps {
-		if _, stays := f.App(a.Name); stays {
-			continue
+		if _, stays := f.App(a.Name); !stays {
+			a.Hosts = without(a.Hosts, taken)
+			u.Apps = append(u.Apps, a)
+			mark(held, a.Hosts)
 		}
-		free := a.Hosts[:0:0]
-		for _, h := range a.Hosts {
-			if !taken[h] {
-				free = append(free, h)
-			}
-		}
-		if a.Hosts = free; len(free) > 0 {
+	}
+	for _, a := range f.Apps {
+		if _, stays := old.App(a.Name); !stays {
+			a.Hosts = without(a.Hosts, held)
 			u.Apps = append(u.Apps, a)
 		}
 	}
 	return &u
+}
+
+func mark(set map[string]bool, hosts []string) {
+	for _, h := range hosts {
+		set[h] = true
+	}
+}
+
+func without(hosts []string, set map[string]bool) []string {
+	return slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return set[h] })
 }

@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// lane is one keep-alive connection. Unlike an http.Client it never opens
+// another one in its place.
+type lane struct {
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func (u *usher) lane() *lane {
+	u.t.Helper()
+	c := u.raw()
+	return &lane{c, bufio.NewReader(c)}
+}
+
+// get asks for a page on this very connection.
+func (l *lane) get(name, path string) answer { return l.send(http.MethodGet, name, path, "") }
+
+func (l *lane) send(method, name, path, body string) answer {
+	begun := time.Now()
+	a := l.exchange(method, name, path, body)
+	a.took = time.Since(begun)
+	return a
+}
+
+func (l *lane) exchange(method, name, path, body string) (a answer) {
+	if a.err = l.conn.SetDeadline(time.Now().Add(30 * time.Second)); a.err != nil {
+		return a
+	}
+	_, a.err = fmt.Fprintf(l.conn, "%s %s HTTP/1.1\r\nHost: %s.localhost\r\nContent-Length: %d\r\n\r\n%s", method, path, name, len(body), body)
+	if a.err != nil {
+		return a
+	}
+	resp, err := http.ReadResponse(l.in, &http.Request{Method: method})
+	if err != nil {
+		a.err = err
+		return a
+	}
+	data, err := io.ReadAll(resp.Body)
+	a.status, a.header, a.body, a.err = resp.StatusCode, resp.Header, string(data), err
+	a.generation, _ = strconv.ParseUint(resp.Header.Get("Usher-Generation"), 10, 64) // 0: none
+	return a
+}
+
+// counted is a file in which an app of any user can count (COUNT_FILE).
+type counted string
+
+func (u *usher) counted() counted {
+	u.t.Helper()
+	path := filepath.Join(u.dir, "counted")
+	err := os.WriteFile(path, nil, 0o666)
+	if err == nil {
+		err = os.Chmod(path, 0o666) // whatever the umask is
+	}
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return counted(path)
+}
+
+// lines are the requests that were executed, "METHOD id generation pid" each.
+func (c counted) lines() []string {
+	data, err := os.ReadFile(string(c))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")[:strings.Count(string(data), "\n")]
+}
+
+// starts is how many attempts at starting the app have ended, whatever for.
+func (u *usher) starts(name string, labels ...string) int {
+	u.t.Helper()
+	m, err := u.metrics()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return int(m.sum("usher_attempts_total", append(labels, `app="`+name+`"`)...))
+}
