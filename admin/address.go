@@ -69,13 +69,20 @@ func (a Address) String() string {
 
 // DefaultAddress is where usher is when nobody says else: /run/usher/admin.sock
 // for root, $XDG_RUNTIME_DIR/usher/admin.sock for others, and without that
-// variable the directory it usually names.
+// variable admin.sock in the default state directory.
 func DefaultAddress(uid int, getenv func(string) string) Address {
-	dir := "/run"
-	if uid != 0 {
-		if dir = getenv("XDG_RUNTIME_DIR"); dir == "" {
-			dir = filepath.Join("/run/user", strconv.Itoa(uid))
-		}
+	return Address{Scheme: "unix", Path: filepath.Join(defaultDir(uid, getenv), "usher", "admin.sock")}
+}
+
+func defaultDir(uid int, getenv func(string) string) string {
+	if uid == 0 {
+		return "/run"
 	}
-	return Address{Scheme: "unix", Path: filepath.Join(dir, "usher", "admin.sock")}
+	if dir := getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return dir
+	}
+	if dir := getenv("XDG_STATE_HOME"); dir != "" {
+		return dir
+	}
+	return filepath.Join(getenv("HOME"), ".local", "state")
 }

@@ -104,7 +104,7 @@ type RestartRequest struct {
 // PauseRequest asks to stop serving an app.
 type PauseRequest struct {
 	Change
-	// Maintenance answers 503 with the app's page at once; without it requests
+	// Maintenance answers 503 at once; without it requests
 	// are parked.
 	Maintenance bool `json:"maintenance,omitempty"`
 }

@@ -227,17 +227,18 @@ func TestAddressesAreParsed(t *testing.T) {
 }
 
 func TestTheDefaultAddressFollowsTheUser(t *testing.T) {
-	env := func(v string) func(string) string { return func(string) string { return v } }
 	for _, tt := range []struct {
 		uid  int
-		xdg  string
+		env  map[string]string
 		want string
 	}{
-		{0, "/run/user/0", "unix:/run/usher/admin.sock"},
-		{1000, "/x", "unix:/x/usher/admin.sock"},
-		{1000, "", "unix:/run/user/1000/usher/admin.sock"},
+		{0, map[string]string{"XDG_RUNTIME_DIR": "/run/user/0"}, "unix:/run/usher/admin.sock"},
+		{1000, map[string]string{"XDG_RUNTIME_DIR": "/x", "HOME": "/home/me"}, "unix:/x/usher/admin.sock"},
+		{1000, map[string]string{"XDG_STATE_HOME": "/s", "HOME": "/home/me"}, "unix:/s/usher/admin.sock"},
+		{1000, map[string]string{"HOME": "/home/me"}, "unix:/home/me/.local/state/usher/admin.sock"},
 	} {
-		if got := admin.DefaultAddress(tt.uid, env(tt.xdg)).String(); got != tt.want {
+		get := func(k string) string { return tt.env[k] }
+		if got := admin.DefaultAddress(tt.uid, get).String(); got != tt.want {
 			t.Errorf("%+v: %s", tt, got)
 		}
 	}

@@ -57,7 +57,7 @@ func (c *cli) pauseCommand() *cobra.Command {
 		func(ctx context.Context, cl *client.Client, ch admin.Change) (admin.Operation, error) {
 			return cl.Pause(ctx, admin.PauseRequest{Change: ch, Maintenance: maintenance})
 		})
-	cmd.Flags().BoolVar(&maintenance, "maintenance", false, "answer 503 with the app's page instead of making requests wait")
+	cmd.Flags().BoolVar(&maintenance, "maintenance", false, "answer 503 at once instead of making requests wait")
 	return cmd
 }
 

@@ -276,11 +276,11 @@ func (a *appRead) checkTimes() {
 		return
 	}
 	if held := a.HoldDrain + a.StopTimeout + a.Health.Timeout; held > a.ParkTimeout {
-		t.warnf("park_timeout", "a hold swap may take %s (hold_drain %s, stop_timeout %s, health.timeout %s) but requests wait %s at most: the rest get 503; lengthen park_timeout or shorten the others",
+		t.warnf("park_timeout", "a hold swap may take %s (hold_drain %s, stop_timeout %s, health.timeout %s) but requests wait %s at most: the rest get 504; lengthen park_timeout or shorten the others",
 			short(held), short(a.HoldDrain), short(a.StopTimeout), short(a.Health.Timeout), short(a.ParkTimeout))
 	}
 	if a.WakeTimeout > a.ParkTimeout {
-		t.warnf("wake_timeout", "a wake may take %s but requests wait %s at most (park_timeout): they get 503 before it is over; lengthen park_timeout or shorten wake_timeout",
+		t.warnf("wake_timeout", "a wake may take %s but requests wait %s at most (park_timeout): they get 504 before it is over; lengthen park_timeout or shorten wake_timeout",
 			short(a.WakeTimeout), short(a.ParkTimeout))
 	}
 }

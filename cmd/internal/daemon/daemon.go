@@ -245,7 +245,7 @@ func (d *daemon) openEdge(context.Context) error {
 	o := edge.Options{Waker: &d.waker}
 	if s.CacheBytes > 0 {
 		d.cache = cache.New(cache.Config{MaxBytes: s.CacheBytes, MaxObjectBytes: largestObject(d.file.Load()), Unkeyed: rewritten()})
-		o.Cache = pages{cache: d.cache, limit: d.objectLimit}
+		o.Cache = &pages{cache: d.cache, limit: d.objectLimit}
 	}
 	if s.AccessLog != config.LogOff {
 		path := s.AccessLog

@@ -14,17 +14,20 @@ type pages struct {
 	limit func(app string) int64
 }
 
-// space is one cache generation with its app's bound on objects.
+// space is one cache generation, with what finds its app's bound on objects. It
+// is a value, so that one generation is one space however often it is opened:
+// the edge compares them, and closes what it has left.
 type space struct {
 	*cache.Space
-	limit int64
+	app   string
+	pages *pages
 }
 
-func (p pages) Open(app string, generation uint64) edge.Space {
-	return &space{Space: p.cache.Space(app, generation), limit: p.limit(app)}
+func (p *pages) Open(app string, generation uint64) edge.Space {
+	return space{Space: p.cache.Space(app, generation), app: app, pages: p}
 }
 
-func (p pages) NewVisit() edge.Visit { return &visit{} }
+func (p *pages) NewVisit() edge.Visit { return &visit{} }
 
 // visit is the memory of one lane: the request that was looked up last.
 type visit struct {
@@ -41,7 +44,7 @@ var resultOf = [...]edge.CacheResult{
 
 func (v *visit) Lookup(s edge.Space, q *edge.CacheQuery, now time.Time) edge.Found {
 	v.req = cache.Request{Method: q.Method, Scheme: q.Scheme, Host: q.Host, Target: q.Target, Header: q.Header}
-	f := s.(*space).Lookup(&v.req, now) // pages.Open made it
+	f := s.(space).Lookup(&v.req, now) // pages.Open made it
 	out := edge.Found{Result: resultOf[f.State]}
 	if f.State != cache.Hit {
 		return out
@@ -53,22 +56,23 @@ func (v *visit) Lookup(s edge.Space, q *edge.CacheQuery, now time.Time) edge.Fou
 }
 
 func (v *visit) Begin(s edge.Space, a *edge.CacheAnswer, sent, now time.Time) edge.Fill {
-	space := s.(*space)
+	space := s.(space)
 	v.req.Sent = sent
 	if cache.Invalidates(v.req.Method, a.Status) {
 		space.Invalidate(&v.req)
 		return nil
 	}
 	v.resp = cache.Response{Status: a.Status, Header: a.Header, Fields: a.Fields, Length: a.Length}
-	if space.limit > 0 && a.Length > space.limit {
+	limit := space.pages.limit(space.app)
+	if limit > 0 && a.Length > limit {
 		return nil
 	}
 	f := space.Space.Begin(&v.req, &v.resp, now)
 	switch {
 	case f == nil:
 		return nil
-	case space.limit > 0 && a.Length < 0:
-		return &boundFill{Fill: f, left: space.limit}
+	case limit > 0 && a.Length < 0:
+		return &boundFill{Fill: f, left: limit}
 	}
 	return f
 }

@@ -48,6 +48,11 @@ func (d *daemon) reload(ctx context.Context) (activator.Changes, error) {
 	if err := d.edge.SetApps(edgeApps(f)); err != nil {
 		return ch, err
 	}
+	if d.cache != nil {
+		for _, name := range ch.Removed {
+			d.cache.Forget(name)
+		}
+	}
 	d.file.Store(f)
 	for _, w := range f.Warnings {
 		d.log.Warn(w.String())

@@ -17,7 +17,7 @@ func unitProblems(text string) []finding {
 		"Delegate=yes":                 "or systemd and usher fight over the apps' cgroups",
 		"OOMPolicy=continue":           "or one app out of memory stops usher",
 		"RuntimeDirectoryPreserve=yes": "or a restart loses the records by which running apps are found",
-		"StateDirectoryMode=0700":      "or apps can read builds and logs of others",
+		"StateDirectoryMode=0711":      "or apps of other users cannot reach their builds, or can list those of others",
 	}
 	mustNot := map[string]string{
 		"ProtectControlGroups":    "usher could make no cgroup",
@@ -57,6 +57,6 @@ func TestTheUnitKeepsAppsAlive(t *testing.T) {
 }
 
 func TestAUnitThatLosesAppsIsFound(t *testing.T) {
-	want(t, unitProblems("[Service]\nType=exec\n# KillMode=process\nKillMode=mixed\nOOMPolicy=continue\nRuntimeDirectoryPreserve=yes\nStateDirectoryMode=0700\nPrivateTmp=no\n"),
+	want(t, unitProblems("[Service]\nType=exec\n# KillMode=process\nKillMode=mixed\nOOMPolicy=continue\nRuntimeDirectoryPreserve=yes\nStateDirectoryMode=0711\nPrivateTmp=no\n"),
 		"Delegate=yes is missing", "KillMode=process is missing", "usher.service:8: PrivateTmp must not be there")
 }
