@@ -20,8 +20,8 @@ import (
 	"github.com/usher-edge/usher/activator/store"
 )
 
-// Options are what an Activator is made of. All fields are required but Log and
-// Now.
+// Options are what an Activator is made of. All fields are required but Log, Now
+// and Dial.
 type Options struct {
 	StateDir string // absolute; logs are kept below it
 	RunDir   string // absolute; sockets of apps are made below it
@@ -37,6 +37,8 @@ type Options struct {
 
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: time.Now
+	// Dial connects to an app for health checks; nil: the machine's network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Activator runs all apps of the box.
@@ -51,6 +53,7 @@ type Activator struct {
 	front   Front
 	log     *slog.Logger
 	now     func() time.Time
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 
 	numbers *numbers
 	ops     *operations
@@ -63,9 +66,13 @@ type Activator struct {
 	apps  map[string]*runner
 	found map[string][]store.Run // runtime records nobody has taken over yet
 
-	closing   chan struct{}
+	stopping  chan struct{} // closed by Shutdown: nothing new is begun
+	stopOnce  sync.Once
+	life      context.Context //nolint:containedctx // ends with Close, and with it all that runs beside a mailbox
+	closing   <-chan struct{} // life.Done()
+	end       context.CancelFunc
 	closeOnce sync.Once
-	wg        sync.WaitGroup
+	tasks     tasks
 }
 
 // New makes an activator over what the state directory holds. Nothing runs
@@ -74,22 +81,27 @@ func New(o Options) (*Activator, error) {
 	a := &Activator{
 		stateDir: o.StateDir, runDir: o.RunDir, bootID: o.BootID, timezone: o.Timezone,
 		commits: o.Commits, runs: o.Runs, depot: o.Depot, ports: o.Ports, backend: o.Backend, front: o.Front,
-		log: o.Log, now: o.Now,
+		log: o.Log, now: o.Now, dial: o.Dial,
 		ops: newOperations(), apps: map[string]*runner{}, found: map[string][]store.Run{},
-		closing: make(chan struct{}),
+		stopping: make(chan struct{}),
 	}
+	a.life, a.end = context.WithCancel(context.Background())
+	a.closing = a.life.Done()
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	if a.now == nil {
 		a.now = time.Now
 	}
+	if a.dial == nil {
+		a.dial = new(net.Dialer).DialContext
+	}
 	a.numbers = &numbers{reserve: a.commits.Generations}
 	if err := a.readRuns(); err != nil {
+		a.end()
 		return nil, err
 	}
-	a.wg.Add(1)
-	go a.boundLogs()
+	a.tasks.run(a.boundLogs)
 	return a, nil
 }
 
@@ -141,7 +153,7 @@ func (a *Activator) runner(name string) (*runner, error) {
 
 // Wanted is told by the edge that a request waits for an app. It never blocks.
 func (a *Activator) Wanted(app string) {
-	if r, err := a.runner(app); err == nil && !isClosed(a.closing) {
+	if r, err := a.runner(app); err == nil && !isClosed(a.stopping) {
 		r.event(lc.Event{Kind: lc.WakeAsked})
 	}
 }
@@ -221,10 +233,11 @@ func (a *Activator) operationEvent(o Operation, text string) {
 	})
 }
 
-// Shutdown ends what is under way. The apps keep running for the next start,
-// unless stopApps says otherwise. It returns when all attempts have ended, or
-// with ctx.
+// Shutdown ends what is under way: attempts and operations are abandoned, and
+// nothing new is taken. The apps keep running for the next start, unless stopApps
+// says otherwise. It returns when all attempts have ended, or with ctx.
 func (a *Activator) Shutdown(ctx context.Context, stopApps bool) error {
+	a.stopOnce.Do(func() { close(a.stopping) })
 	a.applying.Lock()
 	defer a.applying.Unlock()
 	halt := lc.HaltShutdown
@@ -251,25 +264,20 @@ func (a *Activator) Shutdown(ctx context.Context, stopApps bool) error {
 	return errors.Join(errs...)
 }
 
-// Close lets go of everything without touching a process. Call Shutdown first.
+// Close lets go of everything without touching a process, and waits until nothing
+// runs any more. A stop that is under way is left to the next start. Call
+// Shutdown first.
 func (a *Activator) Close() {
+	a.stopOnce.Do(func() { close(a.stopping) })
 	a.closeOnce.Do(func() {
-		close(a.closing)
+		a.end()
 		a.mu.RLock()
 		for _, r := range a.apps {
-			r.box.post(func() {
-				r.disarmAll()
-				for _, g := range r.gens {
-					g.cancel()
-					if g.child != nil {
-						g.child.Release()
-					}
-				}
-			})
+			r.box.post(r.letGo)
 		}
 		a.mu.RUnlock()
 	})
-	a.wg.Wait()
+	a.tasks.wait()
 }
 
 func (a *Activator) jitter(upTo time.Duration) time.Duration {
@@ -282,7 +290,6 @@ func (a *Activator) socketDir(gen uint64) string {
 
 // boundLogs keeps the output of running apps from filling the disk.
 func (a *Activator) boundLogs() {
-	defer a.wg.Done()
 	const every = 10 * time.Second
 	t := time.NewTicker(every)
 	defer t.Stop()

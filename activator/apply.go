@@ -27,7 +27,7 @@ type Changes struct {
 func (a *Activator) Apply(ctx context.Context, apps []App) (Changes, error) {
 	a.applying.Lock()
 	defer a.applying.Unlock()
-	if isClosed(a.closing) {
+	if isClosed(a.stopping) {
 		return Changes{}, ErrClosing
 	}
 	for _, s := range apps {

@@ -1,18 +1,80 @@
 package activator
 
 import (
+	"errors"
+	"fmt"
+
 	lc "github.com/usher-edge/usher/activator/lifecycle"
 	"github.com/usher-edge/usher/activator/store"
 )
 
 // update changes the durable record and keeps the mailbox's copy of it true.
 func (r *runner) update(ifVersion uint64, fn func(*store.App) error) error {
-	rec, err := r.act.commits.Update(r.name, ifVersion, fn)
-	if err != nil {
-		return err
+	if r.unsure {
+		if err := r.reread(); err != nil {
+			return err
+		}
 	}
-	r.record = rec
+	var own error
+	rec, err := r.act.commits.Update(r.name, ifVersion, func(a *store.App) error {
+		own = fn(a)
+		return own
+	})
+	switch {
+	case err == nil:
+		r.record = rec
+	case own == nil && !certain(err):
+		r.unsure = true
+		if rerr := r.reread(); rerr != nil {
+			r.log.Error("it is not known whether a write took place; it is read again with the next one", "error", rerr)
+		}
+	}
+	return err
+}
+
+// certain says that a write that failed with err changed nothing.
+func certain(err error) bool {
+	for _, e := range []error{store.ErrNotFound, store.ErrConflict, store.ErrInvalid, store.ErrClosed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// reread learns what became of a write that failed: it may have taken place, and
+// then the core must want what is recorded.
+func (r *runner) reread() error {
+	rec, err := r.act.commits.Get(r.name)
+	if errors.Is(err, store.ErrNotFound) {
+		rec, err = store.App{Name: r.name}, nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the record of app %s again: %w", r.name, err)
+	}
+	r.record, r.unsure = rec, false
+	r.box.post(r.catchUp)
 	return nil
+}
+
+// catchUp tells the core what is recorded and was never said to it.
+func (r *runner) catchUp() {
+	if !r.recovered {
+		return // it begins with the record
+	}
+	rec := &r.record
+	if rel, ok := rec.Release(rec.Desired); ok && rec.Desired > uint64(r.state.Desired.Rev) {
+		r.step(lc.Event{Kind: lc.Committed, Release: r.coreRelease(*rel)})
+	}
+	for n := uint64(r.state.Restarts); n < rec.Restarts; n++ {
+		r.step(lc.Event{Kind: lc.RestartAsked})
+	}
+	switch {
+	case rec.Paused && (!r.state.Paused || rec.Maintenance != r.state.Maintenance):
+		r.step(lc.Event{Kind: lc.PauseAsked, Maintenance: rec.Maintenance})
+	case !rec.Paused && r.state.Paused:
+		r.step(lc.Event{Kind: lc.ResumeAsked})
+	}
 }
 
 // coreRelease is what the core needs to know of a release.
@@ -59,16 +121,22 @@ func (r *runner) commitRelease(ifVersion uint64, rel store.Release, also func(*s
 
 func (r *runner) commitRan(rev lc.Revision) error {
 	return r.update(0, func(a *store.App) error {
-		if rel, ok := a.Release(uint64(rev)); ok {
-			rel.Ran = true
+		rel, ok := a.Release(uint64(rev))
+		if !ok {
+			return fmt.Errorf("revision %d is not in the history any more", rev)
 		}
+		rel.Ran = true
 		return nil
 	})
 }
 
-// commitReport: the transaction that reports a revision makes it good.
+// commitReport: the transaction that reports a revision makes it good. One that
+// has left the history since it was switched to has nothing to be recorded in.
 func (r *runner) commitReport(rev lc.Revision) error {
 	return r.update(0, func(a *store.App) error {
+		if _, ok := a.Release(uint64(rev)); !ok {
+			return nil
+		}
 		a.Good, a.Reported = max(a.Good, uint64(rev)), max(a.Reported, uint64(rev))
 		delete(a.Failures, uint64(rev))
 		return nil
@@ -84,7 +152,7 @@ func (r *runner) commitLifted() error {
 
 // commitOutcome keeps what status tells, and the failure book.
 func (r *runner) commitOutcome(o store.Outcome, held bool) error {
-	down := r.state.DownHeld
+	down, cur := r.state.DownHeld, r.state.Cur
 	return r.update(0, func(a *store.App) error {
 		a.Outcomes = append(a.Outcomes, o)
 		a.DownHeld = down
@@ -96,8 +164,8 @@ func (r *runner) commitOutcome(o store.Outcome, held bool) error {
 			}
 			a.Failures[o.Revision] = f
 		}
-		if o.Outcome == lc.Done.String() || o.Cause == lc.CauseRestart.String() {
-			a.RestartsDone = a.Restarts
+		if cur.Stage == lc.Serving { // what serves says which restarts are paid
+			a.RestartsDone = min(max(a.RestartsDone, uint64(cur.Restart)), a.Restarts)
 		}
 		return nil
 	})
@@ -107,7 +175,10 @@ func (r *runner) commitOutcome(o store.Outcome, held bool) error {
 func (r *runner) putRun(gen lc.GenID, phase string) error {
 	g := r.gens[gen]
 	if g == nil {
-		return nil
+		return unknownGeneration(gen)
+	}
+	if g.external {
+		return nil // there is no process to be found again: what was committed says all
 	}
 	g.run.Phase, g.run.UpdatedAt = phase, r.act.now()
 	return r.act.runs.Put(g.run)
@@ -122,10 +193,9 @@ func (r *runner) outcome(e lc.Effect) {
 		Reason: e.Reason.String(), Executed: e.Executed, At: r.act.now(),
 	}
 	last := lastAttempt{}
-	if g != nil && e.Outcome != lc.Done {
+	if g != nil && (e.Outcome != lc.Done || e.Reason != lc.ReasonNone) {
 		o.Reason = reasonText(e.Reason, g)
-		last.exit = exitOf(g)
-		if e.Reason <= lc.ReasonUnhealthy {
+		if last.exit = exitOf(g); e.Reason <= lc.ReasonUnhealthy {
 			last.tail = tail(g.run.LogPath, tailLines)
 		}
 	}

@@ -1,6 +1,7 @@
 package activator
 
 import (
+	"fmt"
 	"time"
 
 	lc "github.com/usher-edge/usher/activator/lifecycle"
@@ -10,6 +11,10 @@ import (
 // execute carries out one effect. What is quick is done here and answered at
 // once; the rest runs beside the mailbox and answers with an event.
 func (r *runner) execute(e lc.Effect) {
+	if k := needsGeneration(e.Kind); k != lc.EventNone && r.gens[e.Gen] == nil {
+		r.answer(r.result(k, e.Gen, unknownGeneration(e.Gen)))
+		return
+	}
 	switch e.Kind {
 	case lc.Verify:
 		r.verify(e)
@@ -28,6 +33,7 @@ func (r *runner) execute(e lc.Effect) {
 	case lc.Switch:
 		r.swap(e)
 	case lc.RecordSwitched:
+		r.undrain(e.Gen) // an incumbent that was given back
 		r.warn("record the switch", r.putRun(e.Gen, store.PhaseSwitched))
 	case lc.Report:
 		r.answer(r.result(lc.ReportDone, e.Gen, r.commitReport(e.Rel.Rev)))
@@ -60,6 +66,28 @@ func (r *runner) execute(e lc.Effect) {
 		r.ended()
 	case lc.EffectNone:
 	}
+}
+
+// needsGeneration is the answer that is due to an effect which is nothing without
+// its generation.
+func needsGeneration(k lc.EffectKind) lc.EventKind {
+	switch k {
+	case lc.Prepare:
+		return lc.PrepareDone
+	case lc.Go:
+		return lc.GoDone
+	case lc.Health:
+		return lc.HealthDone
+	case lc.RecordSwitching:
+		return lc.SwitchingDone
+	case lc.Switch:
+		return lc.SwitchDone
+	}
+	return lc.EventNone
+}
+
+func unknownGeneration(gen lc.GenID) error {
+	return fmt.Errorf("generation %d is not known any more", gen)
 }
 
 // result turns the error of something that the box, not the build, is to blame
@@ -103,7 +131,7 @@ func (r *runner) placement(s lc.Slot) Placement {
 	}
 	if s.State == lc.SlotDown {
 		p.Reason = r.downText(s)
-		p.RetryAfter = time.Until(r.retry)
+		p.RetryAfter = r.retry.Sub(r.act.now())
 		if s.Level == 0 || p.RetryAfter <= 0 {
 			p.RetryAfter = downRetryAfter
 		}
@@ -122,7 +150,11 @@ func (r *runner) downText(s lc.Slot) string {
 			}
 		}
 	}
-	if why := r.last.Reason; why != "" {
+	why := r.last.Reason
+	if why == "" && s.Reason == lc.ReasonBackoff {
+		why = r.crash
+	}
+	if why != "" {
 		return s.Reason.String() + ": " + why
 	}
 	return s.Reason.String()
@@ -194,6 +226,7 @@ func (r *runner) ended() {
 	if isClosed(r.gone) {
 		return
 	}
+	r.abandonOps()
 	if r.state.Halt == lc.HaltRemove {
 		r.act.forgetApp(r)
 	}

@@ -23,12 +23,12 @@ func (r *runner) tell(o *operation, text string) {
 }
 
 // concerns says whether an operation is about the attempt that runs or ran.
-func (o *operation) concerns(rel lc.Release, restart uint32, cause lc.Cause) bool {
+func (o *operation) concerns(rel lc.Release, restart uint32) bool {
 	switch o.Kind {
 	case KindDeploy, KindRollback:
 		return o.Revision == uint64(rel.Rev)
 	case KindRestart:
-		return cause != lc.CauseWake && restart >= o.restart
+		return restart >= o.restart
 	case KindWake:
 		return true
 	}
@@ -46,7 +46,7 @@ func (r *runner) opStep(name, detail string) {
 		return
 	}
 	for _, o := range r.ops {
-		if o.running() && o.ended == nil && o.concerns(g.Rel, g.Restart, a.Cause) {
+		if o.running() && o.ended == nil && o.concerns(g.Rel, g.Restart) {
 			o.Generation = uint64(a.Gen)
 			o.step(name, detail, r.act.now())
 			r.tell(o, name+": "+detail)
@@ -56,18 +56,15 @@ func (r *runner) opStep(name, detail string) {
 
 // placed notes the steps that a slot stored outside a switch means.
 func (r *runner) placed(s lc.Slot) {
-	switch s.State {
-	case lc.SlotHolding:
+	if s.State == lc.SlotHolding {
 		r.opStep(StepParked, "requests wait while the incumbent stops")
-	case lc.SlotServing:
-		r.undrain(s.Gen)
 	}
 }
 
 // finish ends the operations that the attempt was about.
 func (r *runner) finish(e lc.Effect, last lastAttempt) {
 	for _, o := range r.ops {
-		if !o.running() || o.ended != nil || !o.concerns(e.Rel, e.Restart, e.Cause) {
+		if !o.running() || o.ended != nil || !o.concerns(e.Rel, e.Restart) {
 			continue
 		}
 		if e.Reason == lc.ReasonSuperseded && (o.Revision == 0 || o.Revision == uint64(r.state.Desired.Rev)) {
@@ -136,11 +133,43 @@ func (r *runner) settleOps() {
 			o.end(OpSuperseded, "a newer release replaced it", now)
 			r.tell(o, o.Kind+": superseded")
 		case o.ended == nil && r.state.Paused && r.state.Attempt.Gen == 0:
-			o.end(OpCommitted, "committed, not started: the app is paused", now)
-			r.tell(o, o.Kind+": committed, not started: the app is paused")
+			r.close(o, OpCommitted, "committed, not started: the app is paused")
+		case o.ended == nil && r.quiet():
+			r.closeQuiet(o)
 		}
 	}
 	r.ops = slices.DeleteFunc(r.ops, func(o *operation) bool { return !o.running() && !o.Draining })
+}
+
+// quiet says that nothing runs and nothing is going to be started.
+func (r *runner) quiet() bool {
+	s := &r.state
+	return s.Attempt.Gen == 0 && s.Cur.ID == 0 && s.Next.ID == 0 && !s.WakeWanted && !s.StartWanted
+}
+
+// closeQuiet ends an operation that no attempt will end.
+func (r *runner) closeQuiet(o *operation) {
+	switch {
+	case r.state.Slot.State == lc.SlotDown:
+		r.close(o, OpDown, r.downText(r.state.Slot))
+	case o.Kind == KindRestart:
+		r.close(o, OpDone, "nothing was running; a new cache generation was opened")
+	default:
+		r.close(o, OpCommitted, "committed, not started: the next request starts it")
+	}
+}
+
+// abandonOps ends the operations that a halted app will not finish.
+func (r *runner) abandonOps() {
+	for _, o := range r.ops {
+		switch {
+		case !o.running() || o.ended != nil && o.ended(&r.state):
+		case r.state.Halt == lc.HaltRemove:
+			r.close(o, OpAbandoned, "the app was removed")
+		default:
+			r.close(o, OpAbandoned, "usher shuts down; what was committed is taken up at its next start")
+		}
+	}
 }
 
 // attempted is the revision of the attempt under way.

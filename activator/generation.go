@@ -11,13 +11,16 @@ import (
 	"time"
 
 	"github.com/usher-edge/usher/activator/artifact"
+	"github.com/usher-edge/usher/activator/cgroup"
 	"github.com/usher-edge/usher/activator/lifecycle"
 	"github.com/usher-edge/usher/activator/process"
 	"github.com/usher-edge/usher/activator/store"
 )
 
-// generation is the runner's side of one generation. Its fields are written in
-// the mailbox before the goroutine that reads them is started.
+// generation is the runner's side of one generation. It belongs to the mailbox.
+// What runs beside it may read what never changes after the intent (rel, proc,
+// external, address), and waiting, child and lost, which change only in the
+// answer of what ran before (see beside).
 type generation struct {
 	run      store.Run
 	rel      store.Release
@@ -32,8 +35,7 @@ type generation struct {
 	ctx    context.Context // ends when the generation is to be stopped
 	cancel context.CancelFunc
 	busy   chan struct{} // closed when the operation under way has ended
-	cut    chan struct{} // closed when its drain must hurry
-	drain  int           // counts drains: the answer of an older one is dropped
+	drain  *drain        // under way; nil: none
 
 	startedAt time.Time
 	drainFrom time.Time
@@ -47,24 +49,52 @@ func closedChan() chan struct{} {
 	return c
 }
 
-// newGeneration makes the record of a generation that is about to be started.
+// newGeneration makes the record of a generation that is about to be started. It
+// is there with an error too, to keep what is wrong.
 func (r *runner) newGeneration(e lifecycle.Effect) (*generation, error) {
-	rel, ok := r.record.Release(uint64(e.Rel.Rev))
-	if !ok {
-		return nil, fmt.Errorf("revision %d is not in the history any more", e.Rel.Rev)
-	}
-	proc, err := decodeProcess(rel.Spec)
-	if err != nil {
-		return nil, err
-	}
-	g := &generation{rel: *rel, proc: proc, external: rel.Kind == store.KindTarget, busy: closedChan(), cut: make(chan struct{})}
-	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g := &generation{busy: closedChan()}
+	g.ctx, g.cancel = context.WithCancel(r.act.life)
 	g.run = store.Run{
-		Generation: uint64(e.Gen), App: r.name, Revision: uint64(e.Rel.Rev), Build: rel.Build, Digest: rel.Digest,
+		Generation: uint64(e.Gen), App: r.name, Revision: uint64(e.Rel.Rev),
 		Mode: e.Mode.String(), AttemptID: uint64(e.Gen), BootID: r.act.bootID,
 	}
 	r.gens[e.Gen] = g
-	return g, nil
+	rel, ok := r.record.Release(uint64(e.Rel.Rev))
+	if !ok {
+		return g, fmt.Errorf("revision %d is not in the history any more", e.Rel.Rev)
+	}
+	g.rel, g.external = *rel, rel.Kind == store.KindTarget
+	g.run.Build, g.run.Digest = rel.Build, rel.Digest
+	var err error
+	if g.proc, err = decodeProcess(rel.Spec); err != nil {
+		return g, err
+	}
+	return g, r.provable(g)
+}
+
+// provable refuses to start what must be the only one of its kind where nothing
+// can prove that it is.
+func (r *runner) provable(g *generation) error {
+	single := !g.external && (g.proc.Hold || g.rel.DemandHold)
+	if !single || r.policy.BestEffort || r.act.backend.Level() != cgroup.LevelSession {
+		return nil
+	}
+	return errors.New("swap = \"hold\" needs proof that no earlier process is left, and without a cgroup there is only the weaker one of a session: " +
+		"let usher write to a cgroup v2 tree, or set single_writer = \"best-effort\" for the app")
+}
+
+// letGo drops what is held of a generation without touching its process. One that
+// still waits at its go-byte has not run and ends.
+func (g *generation) letGo() {
+	g.cancel()
+	if g.waiting != nil {
+		_ = g.waiting.Abort() // it ends with usher in any case
+	}
+	if g.child != nil {
+		g.child.Release()
+	}
+	g.waiting, g.child = nil, nil
+	g.waiting, g.child = nil, nil
 }
 
 // address chooses where the generation listens.
@@ -171,20 +201,28 @@ func (r *runner) environment(g *generation) []string {
 	return out
 }
 
-// beside runs f beside the mailbox, after the generation's earlier operation,
-// and posts the event that it returns.
-func (r *runner) beside(g *generation, f func(ctx context.Context) lifecycle.Event) {
+// answer runs in the mailbox after something ran beside it: it takes over what
+// came of it and says so to the core.
+type answer func() lifecycle.Event
+
+// beside runs f beside the mailbox, after the answer of the generation's earlier
+// operation.
+func (r *runner) beside(g *generation, f func(ctx context.Context) answer) {
 	before := g.busy
 	done := make(chan struct{})
 	g.busy = done
-	r.act.wg.Add(1)
-	go func() {
-		defer r.act.wg.Done()
+	r.act.tasks.run(func() {
 		<-before
-		e := f(g.ctx)
-		close(done)
-		r.event(e)
-	}()
+		then := f(g.ctx)
+		r.box.post(func() {
+			e := then()
+			close(done)
+			if isClosed(r.act.closing) && g.busy == done {
+				g.letGo()
+			}
+			r.step(e)
+		})
+	})
 }
 
 // splitTarget reads "host:port" or "unix:/path".

@@ -22,7 +22,10 @@ const (
 	oneTry     = 10 * time.Second
 )
 
-type probeTarget struct{ network, address string }
+type probeTarget struct {
+	network, address string
+	dial             func(ctx context.Context, network, address string) (net.Conn, error)
+}
 
 // probeResult says how a health check ended.
 type probeResult struct {
@@ -67,13 +70,12 @@ func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{})
 }
 
 func probeClient(t probeTarget) *http.Client {
-	var d net.Dialer
 	return &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives:  true,
 			DisableCompression: true,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return d.DialContext(ctx, t.network, t.address)
+				return t.dial(ctx, t.network, t.address)
 			},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -120,9 +122,11 @@ func unanswered(h Health, err error, took time.Duration) string {
 }
 
 // answers is the one connect that an adopted generation must accept.
-func answers(run store.Run) bool {
+func (a *Activator) answers(run store.Run) bool {
 	const patience = 2 * time.Second
-	c, err := net.DialTimeout(run.Network, run.Address, patience)
+	ctx, cancel := context.WithTimeout(a.life, patience)
+	defer cancel()
+	c, err := a.dial(ctx, run.Network, run.Address)
 	if err != nil {
 		return false
 	}

@@ -5,11 +5,12 @@ import "sync"
 // mailbox runs functions one at a time, in order, on a goroutine that lives only
 // while there is something to run.
 type mailbox struct {
+	tasks *tasks // counts that goroutine
+
 	// mu guards the fields below. Nothing runs under it.
 	mu      sync.Mutex
 	queue   []func()
 	running bool
-	wg      *sync.WaitGroup // of whoever waits for all mailboxes to fall quiet
 }
 
 // post appends f. It never blocks.
@@ -17,18 +18,14 @@ func (b *mailbox) post(f func()) {
 	b.mu.Lock()
 	b.queue = append(b.queue, f)
 	start := !b.running
-	if start {
-		b.running = true
-		b.wg.Add(1)
-	}
+	b.running = true
 	b.mu.Unlock()
 	if start {
-		go b.run()
+		b.tasks.run(b.run)
 	}
 }
 
 func (b *mailbox) run() {
-	defer b.wg.Done()
 	for {
 		b.mu.Lock()
 		if len(b.queue) == 0 {

@@ -99,6 +99,7 @@ func (r *runner) recover() {
 	if next.Cur.Rel.External && next.Cur.ID == r.fresh {
 		r.placeExternal(next.Cur)
 	}
+	r.recovered = true
 	r.apply(before, next, &effects)
 	for len(r.local) > 0 {
 		e := r.local[0]
@@ -128,8 +129,8 @@ func (r *runner) durable() lc.State {
 
 // adopt finds the process of a runtime record and says what the core must know.
 func (r *runner) adopt(run store.Run) lc.Found {
-	g := &generation{run: run, busy: closedChan(), cut: make(chan struct{})}
-	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g := &generation{run: run, busy: closedChan()}
+	g.ctx, g.cancel = context.WithCancel(r.act.life)
 	f := lc.Found{
 		ID: lc.GenID(run.Generation), Rel: lc.Release{Rev: lc.Revision(run.Revision), Ran: true},
 		Restart: uint32(r.record.RestartsDone), Stage: stageOf(run.Phase),
@@ -162,7 +163,7 @@ func (r *runner) adoptChild(g *generation, f *lc.Found) {
 		return
 	}
 	g.child = child
-	f.Alive = !child.Exited() && g.run.Healthy != nil && answers(g.run) && !stranger(g)
+	f.Alive = !child.Exited() && g.run.Healthy != nil && r.act.answers(g.run) && !stranger(child, g.run.Network, g.run.Address)
 	if f.Alive {
 		r.note("recovery", f.ID, fmt.Sprintf("adopted pid %d", g.run.PID))
 		r.watch(f.ID, g)
@@ -208,7 +209,7 @@ func (r *runner) endExtra(runs []store.Run) {
 			r.log.Warn("cannot find an old generation", "generation", run.Generation, "error", err)
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), proofTime)
+		ctx, cancel := context.WithTimeout(r.act.life, proofTime)
 		_, err = child.Stop(ctx, 0)
 		cancel()
 		if err != nil {

@@ -20,18 +20,22 @@ type runner struct {
 	spec   App // as last applied
 	policy Policy
 	record store.App // as last committed
+	unsure bool      // a write failed and may have taken place: record may be behind
 	floor  uint64    // no new revision is at or below it: generations of them were found
 
-	state  lifecycle.State
-	local  []lifecycle.Event // answers of effects that were carried out at once
-	fresh  lifecycle.GenID   // reserved for the next attempt
-	gens   map[lifecycle.GenID]*generation
-	timers map[lifecycle.Timer]*timer
-	ops    []*operation // those that are not settled
-	last   lastAttempt
-	boot   time.Duration // learned: from the go-byte to the first good health check
-	retry  time.Time     // when the back-off ends
-	gone   chan struct{} // closed when a halted app has nothing left
+	state lifecycle.State
+	// recovered: the state was made from what is durable and what runs.
+	recovered bool
+	local     []lifecycle.Event // answers of effects that were carried out at once
+	fresh     lifecycle.GenID   // reserved for the next attempt
+	gens      map[lifecycle.GenID]*generation
+	timers    map[lifecycle.Timer]*timer
+	ops       []*operation // those that are not settled
+	last      lastAttempt
+	crash     string        // how what served last ended by itself
+	boot      time.Duration // learned: from the go-byte to the first good health check
+	retry     time.Time     // when the back-off ends
+	gone      chan struct{} // closed when a halted app has nothing left
 
 	snap   atomic.Pointer[Status]
 	totals atomic.Pointer[Totals]
@@ -50,7 +54,7 @@ func newRunner(act *Activator, name string) *runner {
 		gens: map[lifecycle.GenID]*generation{}, timers: map[lifecycle.Timer]*timer{},
 		gone: make(chan struct{}),
 	}
-	r.box.wg = &act.wg
+	r.box.tasks = &act.tasks
 	r.totals.Store(&Totals{Attempts: map[AttemptKey]uint64{}})
 	r.snap.Store(&Status{Name: name, State: "empty"})
 	return r
@@ -60,8 +64,12 @@ func newRunner(act *Activator, name string) *runner {
 // timer, an exit.
 func (r *runner) event(e lifecycle.Event) { r.box.post(func() { r.step(e) }) }
 
-// step runs one event and everything that its effects answer at once.
+// step runs one event and everything that its effects answer at once. After
+// Close nothing is decided any more: the next start goes on from what is durable.
 func (r *runner) step(e lifecycle.Event) {
+	if isClosed(r.act.closing) {
+		return
+	}
 	r.local = append(r.local, e)
 	for len(r.local) > 0 {
 		e := r.local[0]
@@ -143,6 +151,16 @@ func (r *runner) disarm(name lifecycle.Timer) {
 	if tm := r.timers[name]; tm != nil {
 		tm.t.Stop()
 		delete(r.timers, name)
+	}
+}
+
+// letGo drops what the app holds without touching a process.
+func (r *runner) letGo() {
+	r.disarmAll()
+	for _, g := range r.gens {
+		if isClosed(g.busy) { // else whoever is busy with it does it
+			g.letGo()
+		}
 	}
 }
 

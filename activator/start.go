@@ -35,15 +35,18 @@ func (r *runner) verify(e lc.Effect) {
 		r.answer(r.refuse(g, lc.Event{Kind: lc.VerifyDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err))
 		return
 	}
-	r.beside(g, func(ctx context.Context) lc.Event {
-		err := r.act.depot.Verify(ctx, g.rel.Digest)
-		switch {
-		case err == nil:
-			return lc.Event{Kind: lc.VerifyDone, Gen: e.Gen}
-		case errors.Is(err, artifact.ErrMismatch):
-			return r.refuse(g, lc.Event{Kind: lc.VerifyDone, Gen: e.Gen, Reason: lc.ReasonMismatch}, err)
+	digest := g.rel.Digest
+	r.beside(g, func(ctx context.Context) answer {
+		err := r.act.depot.Verify(ctx, digest)
+		return func() lc.Event {
+			switch {
+			case err == nil:
+				return lc.Event{Kind: lc.VerifyDone, Gen: e.Gen}
+			case errors.Is(err, artifact.ErrMismatch):
+				return r.refuse(g, lc.Event{Kind: lc.VerifyDone, Gen: e.Gen, Reason: lc.ReasonMismatch}, err)
+			}
+			return r.refuse(g, lc.Event{Kind: lc.VerifyDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err)
 		}
-		return r.refuse(g, lc.Event{Kind: lc.VerifyDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err)
 	})
 }
 
@@ -79,20 +82,27 @@ func (r *runner) prepare(e lc.Effect) {
 		r.answer(r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err))
 		return
 	}
-	r.beside(g, func(ctx context.Context) lc.Event {
+	r.beside(g, func(ctx context.Context) answer {
 		w, err := r.act.backend.Prepare(ctx, plan)
-		if err != nil {
-			return r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err)
+		return func() lc.Event {
+			if err != nil {
+				return r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err)
+			}
+			return r.result(lc.PrepareDone, e.Gen, r.prepared(e.Gen, g, w))
 		}
-		g.waiting = w
-		id := w.Identity()
-		g.run.PID, g.run.StartTime, g.run.Cgroup = id.PID, id.StartTime, id.Cgroup
-		g.run.Phase, g.run.UpdatedAt = store.PhaseStarted, r.act.now()
-		if err := r.act.runs.Put(g.run); err != nil {
-			return r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: lc.ReasonNotRecorded}, err)
-		}
-		return lc.Event{Kind: lc.PrepareDone, Gen: e.Gen}
 	})
+}
+
+// prepared records who waits at the go-byte.
+func (r *runner) prepared(gen lc.GenID, g *generation, w Waiting) error {
+	g.waiting = w
+	id := w.Identity()
+	g.run.PID, g.run.StartTime, g.run.Cgroup = id.PID, id.StartTime, id.Cgroup
+	phase := store.PhaseStarted
+	if g.run.Phase == store.PhaseStopping { // it was told to stop meanwhile
+		phase = store.PhaseStopping
+	}
+	return r.putRun(gen, phase)
 }
 
 func (r *runner) goByte(e lc.Effect) {
@@ -102,21 +112,24 @@ func (r *runner) goByte(e lc.Effect) {
 		r.answer(lc.Event{Kind: lc.GoDone, Gen: e.Gen})
 		return
 	}
-	r.beside(g, func(ctx context.Context) lc.Event {
-		child, err := g.waiting.Go(ctx)
-		if err != nil {
-			return r.goFailed(e.Gen, g, err)
+	w := g.waiting
+	r.beside(g, func(ctx context.Context) answer {
+		child, err := w.Go(ctx)
+		return func() lc.Event {
+			if err != nil {
+				return r.goFailed(e.Gen, g, err)
+			}
+			g.waiting, g.child = nil, child
+			r.watch(e.Gen, g)
+			return lc.Event{Kind: lc.GoDone, Gen: e.Gen}
 		}
-		g.child = child
-		r.watch(e.Gen, g)
-		return lc.Event{Kind: lc.GoDone, Gen: e.Gen}
 	})
 }
 
 // goFailed: what the kernel says of the artifact is the build's fault; anything
-// else is the box's, and only some errors prove that the build did not run.
+// else is the box's, and only some errors prove that the build did not run. That
+// nothing is left is proven by the stop that follows.
 func (r *runner) goFailed(gen lc.GenID, g *generation, err error) lc.Event {
-	g.waiting = nil // it was reaped
 	var refused *process.ExecError
 	if errors.As(err, &refused) {
 		r.blame(g, err)
@@ -133,19 +146,27 @@ const quickly = 10 * time.Second
 // watch tells the core when the process ends by itself.
 func (r *runner) watch(gen lc.GenID, g *generation) {
 	done := g.child.Done()
-	r.act.wg.Add(1)
-	go func() {
-		defer r.act.wg.Done()
+	r.act.tasks.run(func() {
 		select {
 		case <-done:
 		case <-r.act.closing:
 			return
 		}
-		quick := r.act.now().Sub(g.startedAt) < quickly
-		r.box.post(func() {
-			r.step(lc.Event{Kind: lc.Exited, Gen: gen, Quick: quick, Reason: lc.ReasonCrashed})
-		})
-	}()
+		at := r.act.now()
+		r.box.post(func() { r.exited(gen, g, at) })
+	})
+}
+
+func (r *runner) exited(gen lc.GenID, g *generation, at time.Time) {
+	if r.gens[gen] == g && r.state.Cur.ID == gen && r.state.Cur.Stage == lc.Serving {
+		r.last.exit, r.last.tail = exitOf(g), tail(g.run.LogPath, tailLines)
+		r.crash = "the process ended by itself"
+		if r.last.exit != nil {
+			r.crash += ": " + r.last.exit.String()
+		}
+		r.note("crash", gen, r.crash)
+	}
+	r.step(lc.Event{Kind: lc.Exited, Gen: gen, Quick: at.Sub(g.startedAt) < quickly, Reason: lc.ReasonCrashed})
 }
 
 // health runs the check until it passes, the process ends or time is up.
@@ -155,43 +176,39 @@ func (r *runner) health(e lc.Effect) {
 	if e.Cause == lc.CauseWake && r.policy.WakeTimeout > 0 {
 		policy.Timeout = r.policy.WakeTimeout
 	}
-	r.beside(g, func(ctx context.Context) lc.Event {
-		res := check(ctx, probeTarget{network: g.run.Network, address: g.run.Address}, policy, childDone(g))
-		g.probe = res.text
-		switch {
-		case res.ok:
-			return r.healthy(e.Gen, g, res)
-		case res.exited:
-			return lc.Event{Kind: lc.HealthDone, Gen: e.Gen, Result: lc.BuildFailed, Reason: lc.ReasonExited}
-		case ctx.Err() != nil: // the attempt was cancelled; the core knows why
-			return lc.Event{Kind: lc.HealthDone, Gen: e.Gen, Result: lc.Refused, Reason: lc.ReasonStopped}
+	child, target := g.child, probeTarget{network: g.run.Network, address: g.run.Address, dial: r.act.dial}
+	r.beside(g, func(ctx context.Context) answer {
+		res := check(ctx, target, policy, childDone(child))
+		at, strange := r.act.now(), res.ok && stranger(child, target.network, target.address)
+		cancelled := ctx.Err() != nil
+		return func() lc.Event {
+			g.probe = res.text
+			switch {
+			case strange:
+				g.problem = "something else listens at " + target.address
+				return lc.Event{Kind: lc.HealthDone, Gen: e.Gen, Result: lc.Refused, Reason: lc.ReasonUnsupervised}
+			case res.ok:
+				g.run.Healthy = &store.Evidence{At: at, Status: res.status}
+				r.learnBoot(at.Sub(g.startedAt))
+				r.opStep(StepHealthy, res.text)
+				return lc.Event{Kind: lc.HealthDone, Gen: e.Gen}
+			case res.exited:
+				return lc.Event{Kind: lc.HealthDone, Gen: e.Gen, Result: lc.BuildFailed, Reason: lc.ReasonExited}
+			case cancelled: // the core knows why
+				return lc.Event{Kind: lc.HealthDone, Gen: e.Gen, Result: lc.Refused, Reason: lc.ReasonStopped}
+			}
+			return lc.Event{Kind: lc.HealthDone, Gen: e.Gen, Result: lc.BuildFailed, Reason: lc.ReasonUnhealthy}
 		}
-		return lc.Event{Kind: lc.HealthDone, Gen: e.Gen, Result: lc.BuildFailed, Reason: lc.ReasonUnhealthy}
 	})
 }
 
-// healthy keeps the evidence, and makes sure that it was this generation that
-// answered and not a stranger on its port.
-func (r *runner) healthy(gen lc.GenID, g *generation, res probeResult) lc.Event {
-	if stranger(g) {
-		g.problem = "something else listens at " + g.run.Address
-		return lc.Event{Kind: lc.HealthDone, Gen: gen, Result: lc.Refused, Reason: lc.ReasonUnsupervised}
-	}
-	g.run.Healthy = &store.Evidence{At: r.act.now(), Status: res.status}
-	r.box.post(func() {
-		r.learnBoot(r.act.now().Sub(g.startedAt))
-		r.opStep(StepHealthy, res.text)
-	})
-	return lc.Event{Kind: lc.HealthDone, Gen: gen}
-}
-
-// stranger says that what listens at the generation's address is known not to
-// belong to it.
-func stranger(g *generation) bool {
-	if g.child == nil {
+// stranger says that what listens at the address is known not to belong to the
+// child: it was not this generation that answered.
+func stranger(child Child, network, address string) bool {
+	if child == nil {
 		return false
 	}
-	owns, err := g.child.Owns(g.run.Network, g.run.Address)
+	owns, err := child.Owns(network, address)
 	return err == nil && !owns
 }
 
@@ -205,11 +222,11 @@ func (r *runner) learnBoot(d time.Duration) {
 	r.boot += (d - r.boot) / 4
 }
 
-func childDone(g *generation) <-chan struct{} {
-	if g.child == nil {
+func childDone(child Child) <-chan struct{} {
+	if child == nil {
 		return nil
 	}
-	return g.child.Done()
+	return child.Done()
 }
 
 // swap looks at the process a last time and stores the slot.

@@ -10,64 +10,83 @@ import (
 	"github.com/usher-edge/usher/activator/store"
 )
 
-// drain waits until nothing is in flight on a generation, or its time is up.
-// Streams are closed spread over the last part of that time.
-func (r *runner) drain(e lc.Effect) {
-	g := r.gens[e.Gen]
-	limit, spread := r.policy.DrainTimeout, r.policy.CloseSpread
-	if e.Short {
-		limit, spread = r.policy.HoldDrain, 0 // its streams were closed at once
-	}
-	g.drainFrom = r.act.now()
-	r.warn("record that a generation retires", r.putRun(e.Gen, store.PhaseRetiring))
-	g.drain++
-	g.cut = make(chan struct{})
-	turn, cut := g.drain, g.cut
-	drained := r.act.front.Drained(r.name, uint64(e.Gen))
-	r.act.wg.Add(1)
-	go func() {
-		defer r.act.wg.Done()
-		w := drainWait{drained: drained, cut: cut, stop: g.ctx.Done(), closing: r.act.closing}
-		if !w.wait(max(limit-spread, 0)) {
-			r.act.front.CloseStreams(r.name, uint64(e.Gen), spread)
-			if !w.wait(min(spread, limit)) {
-				r.cutOff(e.Gen)
-			}
-		}
-		if isClosed(r.act.closing) {
-			return // the next start finishes what retires
-		}
-		r.box.post(func() {
-			if g.drain == turn && r.gens[e.Gen] == g { // else the incumbent serves again
-				r.step(lc.Event{Kind: lc.DrainDone, Gen: e.Gen})
-			}
-		})
-	}()
+// drain is the wait for what is in flight on a generation that was switched away
+// from.
+type drain struct {
+	ctx     context.Context //nolint:containedctx // ends when the generation serves again or is stopped
+	undo    context.CancelFunc
+	drained <-chan struct{} // closed: nothing is in flight
+	cut     chan struct{}   // closed: a newer attempt waits
+	limit   time.Duration
+	spread  time.Duration // the last part of limit, in which streams are closed
 }
 
-// drainWait is what can end the wait of a drain.
-type drainWait struct{ drained, cut, stop, closing <-chan struct{} }
+// drain waits until nothing is in flight on a generation, or its time is up.
+func (r *runner) drain(e lc.Effect) {
+	g := r.gens[e.Gen]
+	if g == nil {
+		r.answer(lc.Event{Kind: lc.DrainDone, Gen: e.Gen})
+		return
+	}
+	d := &drain{cut: make(chan struct{}), limit: r.policy.DrainTimeout, spread: r.policy.CloseSpread}
+	if e.Short {
+		d.limit, d.spread = r.policy.HoldDrain, 0 // its streams were closed at once
+	}
+	d.ctx, d.undo = context.WithCancel(g.ctx)
+	g.drain, g.drainFrom = d, r.act.now()
+	r.warn("record that a generation retires", r.putRun(e.Gen, store.PhaseRetiring))
+	d.drained = r.act.front.Drained(r.name, uint64(e.Gen))
+	r.act.tasks.run(func() {
+		defer d.undo()
+		timeUp, wanted := d.wait(func(over time.Duration) {
+			r.act.front.CloseStreams(r.name, uint64(e.Gen), over)
+		})
+		if !wanted {
+			return
+		}
+		r.box.post(func() {
+			if g.drain == d { // else the incumbent serves again
+				r.drained(e.Gen, g, timeUp)
+			}
+		})
+	})
+}
 
-// wait is true once nothing is in flight or usher closes, false when d has
-// passed, the drain was told to hurry and that time is up, or the generation is
-// to be stopped.
-func (w *drainWait) wait(d time.Duration) bool {
-	t := time.NewTimer(d)
+func (r *runner) drained(gen lc.GenID, g *generation, timeUp bool) {
+	g.drain = nil
+	if timeUp {
+		r.note("drain", gen, "drain time is up: cut what was still in flight")
+		r.act.front.Cut(r.name, uint64(gen))
+	}
+	r.step(lc.Event{Kind: lc.DrainDone, Gen: gen})
+}
+
+// wait returns when nothing is in flight or the time is up; wanted is false when
+// the drain was called off. It calls spreading once when streams are to be closed,
+// with the time that is left for it.
+func (d *drain) wait(spreading func(over time.Duration)) (timeUp, wanted bool) {
+	end, spread, cut := time.Now().Add(d.limit), d.spread, d.cut
+	t := time.NewTimer(d.limit - spread)
 	defer t.Stop()
 	for {
 		select {
-		case <-w.drained:
-			return true
+		case <-d.ctx.Done():
+			return false, false
+		case <-d.drained:
+			return false, true
+		case <-cut:
+			cut = nil
+			if hurried := time.Now().Add(hurriedTime); hurried.Before(end) {
+				end = hurried
+			}
 		case <-t.C:
-			return false
-		case <-w.stop:
-			return false
-		case <-w.closing:
-			return true
-		case <-w.cut:
-			w.cut = nil
-			t.Reset(min(hurriedTime, d))
+			if spread <= 0 {
+				return true, true
+			}
+			spreading(max(min(spread, time.Until(end)), 0))
+			spread = 0
 		}
+		t.Reset(time.Until(end) - spread)
 	}
 }
 
@@ -80,25 +99,18 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-func (r *runner) cutOff(gen lc.GenID) {
-	r.box.post(func() { r.note("drain", gen, "drain time is up: cut what was still in flight") })
-	r.act.front.Cut(r.name, uint64(gen))
-}
-
 // hurry bounds the drain under way to what a newer attempt is willing to wait.
 func (r *runner) hurry(gen lc.GenID) {
-	if g := r.gens[gen]; g != nil {
-		if !isClosed(g.cut) {
-			close(g.cut)
-		}
+	if g := r.gens[gen]; g != nil && g.drain != nil && !isClosed(g.drain.cut) {
+		close(g.drain.cut)
 	}
 }
 
-// undrain makes the answer of a drain under way a stale one: the incumbent
-// serves again.
+// undrain calls the drain under way off: the incumbent serves again.
 func (r *runner) undrain(gen lc.GenID) {
-	if g := r.gens[gen]; g != nil {
-		g.drain++
+	if g := r.gens[gen]; g != nil && g.drain != nil {
+		g.drain.undo()
+		g.drain, g.drainFrom = nil, time.Time{}
 	}
 }
 
@@ -115,45 +127,65 @@ func (r *runner) stop(e lc.Effect) {
 		grace = 0
 	}
 	r.warn("record that a generation stops", r.putRun(e.Gen, store.PhaseStopping))
-	r.beside(g, func(context.Context) lc.Event {
-		if err := r.end(g, grace); err != nil {
-			r.log.Error("a stop is not proven; the sweep goes on", "generation", g.run.Generation, "pid", g.run.PID, "error", err)
-			return lc.Event{Kind: lc.StopDone, Gen: e.Gen, Result: lc.Refused, Reason: lc.ReasonUnproven}
-		}
-		return lc.Event{Kind: lc.StopDone, Gen: e.Gen}
+	run := g.run
+	r.beside(g, func(context.Context) answer {
+		end := r.end(g, run, grace)
+		return func() lc.Event { return r.stopped(e.Gen, g, end) }
 	})
+}
+
+// ending is what came of a stop.
+type ending struct {
+	child   Child // found only now
+	aborted bool  // it still waited at its go-byte
+	killed  time.Duration
+	err     error // nil: proven empty
+}
+
+func (r *runner) stopped(gen lc.GenID, g *generation, end ending) lc.Event {
+	if end.child != nil {
+		g.child, g.lost = end.child, false
+	}
+	if end.aborted {
+		g.waiting = nil
+	}
+	if end.killed > 0 {
+		r.note("stop", gen, "it did not end within "+end.killed.String()+" of SIGTERM and was killed")
+	}
+	if end.err != nil {
+		r.log.Error("a stop is not proven; the sweep goes on", "generation", g.run.Generation, "pid", g.run.PID, "error", end.err)
+		return lc.Event{Kind: lc.StopDone, Gen: gen, Result: lc.Refused, Reason: lc.ReasonUnproven}
+	}
+	return lc.Event{Kind: lc.StopDone, Gen: gen}
 }
 
 // proofTime bounds the wait for the proof of empty after the kill.
 const proofTime = 5 * time.Second
 
-func (r *runner) end(g *generation, grace time.Duration) error {
+// end runs beside the mailbox; run is a copy.
+func (r *runner) end(g *generation, run store.Run, grace time.Duration) (e ending) {
+	child := g.child
 	switch {
-	case g.child != nil:
+	case child != nil:
 	case g.waiting != nil:
-		err := g.waiting.Abort()
-		if err == nil {
-			g.waiting = nil
-		}
-		return err
+		e.err = g.waiting.Abort()
+		e.aborted = e.err == nil
+		return e
 	case g.lost:
-		child, err := r.act.backend.Adopt(g.run)
-		if err != nil {
-			return err
+		if child, e.err = r.act.backend.Adopt(run); e.err != nil {
+			return e
 		}
-		g.child = child
+		e.child = child
 	default:
-		return nil
+		return e
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), grace+proofTime)
+	ctx, cancel := context.WithTimeout(r.act.life, grace+proofTime)
 	defer cancel()
-	st, err := g.child.Stop(ctx, grace)
-	if st.Killed && grace > 0 {
-		r.box.post(func() {
-			r.note("stop", lc.GenID(g.run.Generation), "it did not end within "+grace.String()+" of SIGTERM and was killed")
-		})
+	st, err := child.Stop(ctx, grace)
+	if e.err = err; st.Killed {
+		e.killed = grace
 	}
-	return err
+	return e
 }
 
 // forget removes what is left of a generation that is proven empty.

@@ -181,9 +181,6 @@ func (a *Activator) Restart(_ context.Context, c Change, retry bool) (Operation,
 			r.step(lc.Event{Kind: lc.RetryAsked})
 		}
 		r.step(lc.Event{Kind: lc.RestartAsked})
-		if r.state.Attempt.Gen == 0 && r.state.Cur.Stage != lc.Serving && !r.state.StartWanted && o.running() {
-			r.close(o, OpDone, "nothing was running; a new cache generation was opened")
-		}
 		return nil
 	})
 }
@@ -282,6 +279,17 @@ func (a *Activator) Remove(_ context.Context, c Change) (Operation, error) {
 	})
 }
 
+// takes says why an operation cannot be begun now.
+func (r *runner) takes(kind string) error {
+	switch {
+	case isClosed(r.act.stopping):
+		return ErrClosing
+	case r.state.Halt == lc.HaltRemove && kind != KindRemove:
+		return fmt.Errorf("%w: app %s is being removed: wait until it is gone, and add it again", ErrConflict, r.name)
+	}
+	return nil
+}
+
 // change runs f in the app's mailbox with a fresh operation, or returns the one
 // that the request id already made.
 func (a *Activator) change(c Change, kind string, f func(*runner, *operation) error) (Operation, error) {
@@ -289,13 +297,13 @@ func (a *Activator) change(c Change, kind string, f func(*runner, *operation) er
 	if err != nil {
 		return Operation{}, err
 	}
-	if isClosed(a.closing) {
-		return Operation{}, ErrClosing
-	}
 	var out Operation
 	r.box.call(func() {
 		if known, ok := a.ops.byRequest(c.App, c.RequestID); ok {
 			out = known
+			return
+		}
+		if err = r.takes(kind); err != nil {
 			return
 		}
 		if c.IfVersion != 0 && c.IfVersion != r.record.Version {

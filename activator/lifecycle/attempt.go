@@ -7,21 +7,35 @@ func (m *machine) begin(w Release) {
 		m.armSweep()
 		return
 	}
-	a := Attempt{Gen: m.fresh, Cause: m.s.Why, Mode: Overlap, Desired: m.s.Desired.Rev}
-	if a.Cause == CauseNone || m.s.Cur.ID == 0 && !m.s.StartWanted {
-		a.Cause = CauseWake
-	}
+	a := Attempt{Gen: m.fresh, Cause: m.cause(w), Mode: Overlap, Desired: m.s.Desired.Rev}
 	if w.Hold || m.s.Cur.Rel.Hold {
 		a.Mode = Hold
 	}
 	m.s.Why = CauseNone
 	m.s.Attempt = a
 	m.s.Next = Gen{ID: m.fresh, Rel: w, Restart: m.s.Restarts}
-	if a.Cause == CauseWake || w.External {
-		m.next(Intending, Intent) // a wake's bytes were verified when they were released
+	if w.External || w.Ran && a.Cause == CauseWake {
+		m.next(Intending, Intent) // its bytes were verified before they first ran
 		return
 	}
 	m.next(Verifying, Verify)
+}
+
+// cause is why w is started. Whatever is started only because somebody waits is
+// a wake, and so is what runs in the place of a release that is passed over.
+func (m *machine) cause(w Release) Cause {
+	cur := m.s.Cur
+	switch {
+	case cur.ID == 0 && (!m.s.StartWanted || w.Rev != m.s.Desired.Rev):
+		return CauseWake
+	case m.s.Why != CauseNone:
+		return m.s.Why
+	case cur.ID != 0 && cur.Rel.Rev == w.Rev:
+		return CauseRestart
+	case m.s.Good.Rev == 0:
+		return CauseInstall
+	}
+	return CauseRelease
 }
 
 // next moves the generation being started to a stage and asks for its effect.
@@ -42,6 +56,7 @@ var answerOf = [stageSentinel]EventKind{
 	Switching: SwitchingDone,
 	Switched:  SwitchDone,
 	Stopping:  StopDone,
+	Unproven:  StopDone,
 }
 
 func (m *machine) nextAnswer(e Event) {
@@ -49,7 +64,7 @@ func (m *machine) nextAnswer(e Event) {
 	if answerOf[st] != e.Kind {
 		return
 	}
-	if st == Stopping {
+	if st == Stopping || st == Unproven {
 		m.nextStopped(e)
 		return
 	}
@@ -83,7 +98,7 @@ func (m *machine) advance() {
 	case Going:
 		m.next(Checking, Health)
 	case Checking:
-		if m.s.Next.Rel.Canary && m.s.Attempt.Cause != CauseWake {
+		if n := m.s.Next.Rel; n.Canary && !(m.s.Attempt.Cause == CauseWake && n.Rev == m.s.Good.Rev) {
 			m.s.Next.Stage = Settling
 			m.out.add(Effect{Kind: Arm, Timer: TimerSettle, Gen: m.s.Next.ID})
 			return
@@ -210,6 +225,7 @@ func (m *machine) fail(why Reason) {
 func (m *machine) abandon(why Reason) {
 	a, n := m.s.Attempt, m.s.Next
 	refused := !cancels(why)
+	m.again(a)
 	lost := refused && a.Mode == Hold && a.Stopped && n.Ran
 	if lost {
 		m.outcome(Down, why, false)
@@ -232,6 +248,13 @@ func (m *machine) abandon(why Reason) {
 		m.backOff(n.Rel.Rev)
 	case why == ReasonSuperseded && a.Stopped:
 		m.s.StartWanted = true
+	}
+}
+
+// again keeps why an attempt existed for the one that follows it.
+func (m *machine) again(a Attempt) {
+	if m.s.Why == CauseNone && a.Cause != CauseWake {
+		m.s.Why = a.Cause
 	}
 }
 

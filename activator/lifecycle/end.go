@@ -74,7 +74,7 @@ func (m *machine) curAnswer(e Event) {
 	case e.Kind == DrainDone && m.s.Cur.Stage == Draining:
 		m.s.Attempt.Stopped = m.s.Attempt.Gen != 0
 		m.stopCur()
-	case e.Kind == StopDone && m.s.Cur.Stage == Stopping:
+	case e.Kind == StopDone && (m.s.Cur.Stage == Stopping || m.s.Cur.Stage == Unproven):
 		m.curStopped(e)
 	}
 }
@@ -109,6 +109,7 @@ func (m *machine) curStopped(e Event) {
 // begun again when the sweep has the proof.
 func (m *machine) unprovenHold() {
 	if m.s.Next.Stage == Waiting {
+		m.again(m.s.Attempt)
 		m.outcome(Down, ReasonUnproven, false)
 		m.dropNext()
 		m.s.StartWanted = true
@@ -117,14 +118,15 @@ func (m *machine) unprovenHold() {
 }
 
 func (m *machine) oldAnswer(e Event) {
-	switch {
-	case e.Kind == DrainDone && m.s.Old.Stage == Draining:
+	switch stage := m.s.Old.Stage; {
+	case e.Kind == DrainDone && stage == Draining:
 		m.s.Old.Stage = Stopping
 		m.out.add(Effect{Kind: Stop, Gen: m.s.Old.ID})
-	case e.Kind == StopDone && m.s.Old.Stage == Stopping && e.Result == OK:
+	case e.Kind != StopDone || stage != Stopping && stage != Unproven:
+	case e.Result == OK:
 		m.out.add(Effect{Kind: Forget, Gen: m.s.Old.ID})
 		m.s.Old = Gen{}
-	case e.Kind == StopDone && m.s.Old.Stage == Stopping:
+	default:
 		m.s.Old.Stage = Unproven
 		m.armSweep()
 	}
@@ -212,12 +214,12 @@ func (m *machine) armSweep() {
 	}
 }
 
-// sweep tries again what an earlier step could not prove finished.
+// sweep tries again what an earlier step could not prove finished. A stop stays
+// unproven until its proof arrives, so what is down does not flicker.
 func (m *machine) sweep() {
 	m.s.SweepArmed = false
 	for _, g := range []*Gen{&m.s.Cur, &m.s.Next, &m.s.Old} {
 		if g.Stage == Unproven {
-			g.Stage = Stopping
 			m.out.add(Effect{Kind: Stop, Gen: g.ID, Kill: true})
 		}
 	}

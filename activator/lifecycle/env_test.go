@@ -81,6 +81,7 @@ type answer struct {
 type durable struct {
 	rels                       [maxRevs + 1]uint8
 	desired, good, reported    uint8
+	verified                   uint8 // bit per revision whose bytes were found to be what was committed; for a check
 	held                       uint8 // bit per revision
 	restarts                   uint8
 	downHeld, paused, maintain bool
@@ -266,9 +267,13 @@ const (
 type script struct {
 	pick, arity [32]uint8
 	n, pos      int
+	draw        func(arity int) int // instead, in a random run
 }
 
 func (s *script) choose(k int) int {
+	if s.draw != nil {
+		return s.draw(k)
+	}
 	if s.pos == s.n {
 		s.pick[s.n], s.arity[s.n] = 0, uint8(k)
 		s.n++
@@ -408,7 +413,8 @@ func (x *explorer) execute(w *world, e Effect) bool {
 	g := w.gen(e.Gen)
 	switch e.Kind {
 	case Verify:
-		w.addGen(e).op = VerifyDone
+		g = w.addGen(e)
+		g.op, g.rev = VerifyDone, uint8(e.Rel.Rev)
 	case Intent:
 		g = w.addGen(e)
 		g.restart = uint8(w.s.Next.Restart)

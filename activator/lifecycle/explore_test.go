@@ -5,7 +5,7 @@ import "testing"
 // stateCap is the most states that one configuration may have.
 const (
 	stateCap     = 400_000
-	stateCapFull = 25_000_000
+	stateCapFull = 8_000_000
 )
 
 func (c config) explorer() *explorer { return &explorer{cfg: c, step: Step, rec: Recover} }

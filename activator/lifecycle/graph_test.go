@@ -216,7 +216,7 @@ func (w *world) hash(seed maphash.Seed) uint64 {
 	b.put(uint8(w.late.kind), w.late.gen)
 	d := &w.d
 	b.put(d.rels[1:]...)
-	b.put(d.desired, d.good, d.reported, d.held, d.restarts, bits(d.downHeld, d.paused, d.maintain, d.heldDown, d.owed), w.timers, w.settle)
+	b.put(d.desired, d.good, d.reported, d.held, d.verified, d.restarts, bits(d.downHeld, d.paused, d.maintain, d.heldDown, d.owed), w.timers, w.settle)
 	b.put(w.left.commits, w.left.restarts, w.left.usher, w.left.app, w.left.puts, w.left.fresh)
 	b.put(w.g.inside, uint8(w.g.key.Rev), uint8(w.g.key.Restart), uint8(w.g.entry.Rev), uint8(w.g.entry.Restart), w.g.content,
 		bits(w.g.parked, w.g.wake, w.up, w.gone))

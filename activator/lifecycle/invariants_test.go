@@ -52,6 +52,8 @@ func (x *explorer) checkGo(w *world, g *worldGen, e Effect) {
 	case g.external:
 	case g.phase != phaseStarted || g.proc != procWaiting:
 		x.fail("I10", "a go-byte for generation %d, which is not recorded as waiting for it", e.Gen)
+	case w.d.verified&(1<<g.rev) == 0:
+		x.fail("I11", "a go-byte for revision %d, whose bytes were never verified", g.rev)
 	case !rel.Ran:
 		x.fail("I10", "a go-byte before it is recorded that revision %d has run", g.rev)
 	}
@@ -306,7 +308,7 @@ func (x *explorer) checkUnderWay(w *world, g *Gen) {
 	case Stopping:
 		ok = wg.stop
 	case Unproven:
-		ok = w.has(TimerSweep)
+		ok = w.has(TimerSweep) || wg.stop
 	}
 	if !ok {
 		x.fail("P1", "generation %d is %s and nothing is under way for it", g.ID, g.Stage)
@@ -339,6 +341,7 @@ func (x *explorer) checkWaiters(w *world) {
 	if w.slot.State != SlotWaking && w.slot.State != SlotHolding {
 		return
 	}
+	// nothing can be under way for what is not proven gone: the slot is down then
 	stopping := s.Cur.Stage == Stopping || s.Next.Stage == Stopping || s.Old.Stage == Stopping || s.Old.Stage == Draining
 	if s.Attempt.Gen == 0 && !stopping && !s.SweepArmed {
 		x.fail("P2", "requests are parked (%s) and nothing is under way", w.slot.State)

@@ -260,10 +260,7 @@ func (x *explorer) happens(w *world, m *move) (Event, bool) {
 }
 
 func (x *explorer) local(w *world) Event {
-	a := w.unqueue()
-	if a.res != OK {
-		x.out |= flagFailed
-	}
+	a := w.unqueue() // how it ended was decided, and flagged, when it was carried out
 	e := Event{Kind: a.kind, Gen: GenID(a.gen), Result: a.res, Reason: a.why}
 	if a.kind == Committed {
 		e.Release = w.release(w.d.desired)
@@ -275,6 +272,10 @@ func (x *explorer) local(w *world) Event {
 func (x *explorer) opEnds(w *world, g *worldGen, e Event) {
 	g.op = EventNone
 	switch e.Kind {
+	case VerifyDone:
+		if e.Result == OK {
+			w.d.verified |= 1 << g.rev
+		}
 	case PrepareDone:
 		if e.Result == OK {
 			g.proc, g.phase = procWaiting, phaseStarted

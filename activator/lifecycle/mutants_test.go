@@ -75,6 +75,12 @@ func startMutants() []mutant {
 			})},
 		{name: "does not record that the release has run", config: "overlap", caught: []string{"I10"},
 			step: ahead(func(s *State, e *Event) { s.Next.Rel.Ran = s.Next.Rel.Ran || e.Kind == PrepareDone })},
+		{name: "runs bytes that were not verified", config: "overlap", caught: []string{"I11"},
+			step: after(func(_ State, _ Event, s *State, f *Effects) {
+				if v := f.find(Verify); v != nil {
+					v.Kind, s.Next.Stage = Intent, Intending
+				}
+			})},
 		{name: "starts a hold successor before the incumbent is empty", config: "hold", caught: []string{"I7"},
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == PrepareDone {
@@ -375,7 +381,7 @@ func patienceMutants() []mutant {
 					s.WakeWanted = true
 				}
 			})},
-		{name: "does not back off", config: "overlap", caught: []string{"L3"},
+		{name: "does not back off", config: "restarts and crashes", caught: []string{"L3"},
 			step: func(s State, e Event) (State, Effects) {
 				next, f := Step(s, e)
 				if s.Deferred == 0 && next.Deferred != 0 {

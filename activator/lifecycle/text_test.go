@@ -62,7 +62,10 @@ func (e Effect) String() string {
 	case Arm, Disarm:
 		s += " " + timerNames[e.Timer]
 	case RecordOutcome:
-		s += fmt.Sprintf(" %s %s: %s (%s)", e.Mode, e.Cause, e.Outcome, e.Reason)
+		s += fmt.Sprintf(" %s %s: %s", e.Mode, e.Cause, e.Outcome)
+		if e.Reason != ReasonNone {
+			s += " (" + e.Reason.String() + ")"
+		}
 		if e.Held {
 			s += " held"
 		}

@@ -2,9 +2,15 @@ package e2e
 
 import (
 	"bufio"
+	"fmt"
 	"io"
+	"os"
+	"os/user"
 	"strings"
+	"testing"
 	"time"
+
+	"github.com/usher-edge/usher/bench"
 )
 
 // lines reads lines with a limit on the wait for each.
@@ -54,5 +60,43 @@ next:
 // rest reads to the end.
 func (l *lines) rest() {
 	for range l.next { //nolint:revive // only the end matters
+	}
+}
+
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plain is a load of GETs at a moderate rate.
+func plain(u *usher, name, path string) bench.Load {
+	return bench.Load{
+		Rate: 50, Duration: time.Minute, Connections: 16, NewConnections: 0.2, Seed: 1,
+		Targets: []bench.Target{{Address: u.listen, Host: name + ".localhost", Path: path}},
+	}
+}
+
+// wantOwner expects a process to run as that user, with no further groups.
+func wantOwner(t *testing.T, pid int, name string) {
+	t.Helper()
+	account, err := user.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := readFile(t, fmt.Sprintf("/proc/%d/status", pid))
+	for _, want := range []string{
+		"Uid:\t" + strings.Repeat(account.Uid+"\t", 3) + account.Uid + "\n",
+		"Gid:\t" + strings.Repeat(account.Gid+"\t", 3) + account.Gid + "\n",
+	} {
+		if !strings.Contains(status, want) {
+			t.Errorf("pid %d: no %q in its status", pid, want)
+		}
+	}
+	for line := range strings.Lines(status) {
+		if groups, is := strings.CutPrefix(line, "Groups:"); is && strings.TrimSpace(groups) != "" {
+			t.Errorf("pid %d is in groups %s", pid, groups)
+		}
 	}
 }

@@ -542,15 +542,17 @@ func (u *usher) refused(want int) string {
 	return u.logTail(40)
 }
 
+// listenAlso adds an address to the file.
+func (u *usher) listenAlso(address string) {
+	u.t.Helper()
+	u.writeConfig(strings.Replace(readFile(u.t, u.config()), `listen = [`, fmt.Sprintf("listen = [%q, ", address), 1))
+}
+
 func TestStaleSocketsAreReplaced(t *testing.T) {
 	t.Parallel()
 	u := prepare(t, options{})
 	front := filepath.Join(u.dir, "http.sock")
-	config, err := os.ReadFile(u.config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.writeConfig(strings.Replace(string(config), `listen = [`, fmt.Sprintf("listen = [%q, ", "unix:"+front), 1))
+	u.listenAlso("unix:" + front)
 	u.serve()
 	u.base = u.vitals()
 	u.kill()
@@ -594,10 +596,7 @@ func TestASecondUsherHarmsNothing(t *testing.T) {
 	t.Parallel()
 	first := start(t, twoApps())
 	port, sock := first.pid("port"), first.pid("sock")
-	config, err := os.ReadFile(first.config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := readFile(t, first.config())
 	for what, change := range map[string]func(u *usher, text string) string{
 		"the same file": func(_ *usher, text string) string { return text },
 		"the same state": func(u *usher, text string) string {
@@ -608,7 +607,7 @@ func TestASecondUsherHarmsNothing(t *testing.T) {
 		},
 	} {
 		second := prepare(t, options{})
-		second.writeConfig(change(second, string(config)))
+		second.writeConfig(change(second, config))
 		told := second.refused(1)
 		if want := fmt.Sprintf("in use by another usher (pid %d)", first.cmd.Process.Pid); !strings.Contains(told, want) {
 			t.Errorf("%s: it says %q, want %q", what, told, want)
@@ -632,11 +631,7 @@ func TestATakenPortStartsNothing(t *testing.T) {
 	t.Parallel()
 	first := start(t, options{})
 	second := prepare(t, options{apps: []app{{lines: []string{`start = "eager"`}}}})
-	config, err := os.ReadFile(second.config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	second.writeConfig(strings.Replace(string(config), second.listen, first.listen, 1))
+	second.writeConfig(strings.Replace(readFile(t, second.config()), second.listen, first.listen, 1))
 	if told := second.refused(1); !strings.Contains(told, first.listen) || !strings.Contains(told, "address already in use") {
 		t.Errorf("it says %q", told)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,12 +44,20 @@ func TestMain(m *testing.M) {
 	os.Exit(theLab.run(m))
 }
 
+// atOnce is how many tests run side by side at least: most of them wait.
+const atOnce = 5
+
 func (l *lab) run(m *testing.M) int {
 	if err := l.open(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
 	defer os.RemoveAll(l.dir)
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(max(runtime.GOMAXPROCS(0), atOnce))); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
 	return m.Run()
 }
 
@@ -138,12 +148,15 @@ type usher struct {
 	listen  string // host:port
 	admin   string // path of the socket
 	args    []string
+	ports   string       // of its apps
 	client  *http.Client // of requests to apps
 	control *http.Client // of the admin API
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended
 	base   vitals        // before the first request
+
+	external []string // files that the leak check leaves alone: see externalRuns
 
 	// unchecked says why the test cannot end with a leak check; empty: it does.
 	unchecked string
@@ -169,6 +182,8 @@ func prepare(t *testing.T, o options) *usher {
 	}
 	u := &usher{t: t, dir: scratch(t), args: o.args}
 	u.listen = freeAddress(t)
+	first := firstAppPort + int(theLab.seats.Add(1)%seats)*appPorts
+	u.ports = fmt.Sprintf("%d-%d", first, first+appPorts-1)
 	u.admin = filepath.Join(u.dir, "admin.sock")
 	u.client = u.newClient()
 	u.control = &http.Client{Timeout: time.Minute, Transport: &http.Transport{
@@ -223,9 +238,8 @@ func freeAddress(t *testing.T) string {
 func (u *usher) configure(o options) {
 	u.t.Helper()
 	var b strings.Builder
-	first := firstAppPort + int(theLab.seats.Add(1)%seats)*appPorts
-	fmt.Fprintf(&b, "[server]\nlisten = [%q]\nadmin = %q\nstate = %q\nrun = %q\nport_range = \"%d-%d\"\n",
-		u.listen, "unix:"+u.admin, u.state(), u.run(), first, first+appPorts-1)
+	fmt.Fprintf(&b, "[server]\nlisten = [%q]\nadmin = %q\nstate = %q\nrun = %q\nport_range = %q\n",
+		u.listen, "unix:"+u.admin, u.state(), u.run(), u.ports)
 	for _, line := range o.server {
 		fmt.Fprintln(&b, line)
 	}

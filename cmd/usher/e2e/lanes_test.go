@@ -50,7 +50,7 @@ func (l *lane) exchange(method, name, path, body string) (a answer) {
 		return a
 	}
 	data, err := io.ReadAll(resp.Body)
-	a.status, a.header, a.body, a.err = resp.StatusCode, resp.Header, string(data), err
+	a.status, a.header, a.body, a.last, a.err = resp.StatusCode, resp.Header, string(data), resp.Close, err
 	a.generation, _ = strconv.ParseUint(resp.Header.Get("Usher-Generation"), 10, 64) // 0: none
 	return a
 }
@@ -81,11 +81,23 @@ func (c counted) lines() []string {
 }
 
 // starts is how many attempts at starting the app have ended, whatever for.
-func (u *usher) starts(name string, labels ...string) int {
+func (u *usher) starts(name string) int {
 	u.t.Helper()
 	m, err := u.metrics()
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	return int(m.sum("usher_attempts_total", append(labels, `app="`+name+`"`)...))
+	return int(m.sum("usher_attempts_total", `app="`+name+`"`))
+}
+
+// awaitStarts expects that many starts. The account of one is written a moment
+// after it has answered its first request.
+func (u *usher) awaitStarts(name string, want int) {
+	u.t.Helper()
+	u.eventually(5*time.Second, fmt.Sprint(name, " was started ", want, " times"), func() error {
+		if n := u.starts(name); n != want {
+			return fmt.Errorf("it is %d", n)
+		}
+		return nil
+	})
 }

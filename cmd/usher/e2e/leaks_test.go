@@ -184,7 +184,7 @@ func (u *usher) accounts() error {
 }
 
 // leaks says what usher still holds although everything is at rest.
-func (u *usher) leaks() error {
+func (u *usher) leaks() (err error) {
 	var errs []error
 	if left := u.processes(); len(left) > 0 {
 		errs = append(errs, fmt.Errorf("processes %v", left))
@@ -194,6 +194,10 @@ func (u *usher) leaks() error {
 	}
 	for _, dir := range u.groups() {
 		errs = append(errs, fmt.Errorf("control group %s", dir))
+	}
+	u.external, err = u.externalRuns()
+	if err != nil {
+		return err
 	}
 	errs = append(errs, u.files("admin.sock", "http.sock")...)
 	now, err := u.metrics()
@@ -221,6 +225,24 @@ func (u *usher) remains() error {
 	return errors.Join(errs...)
 }
 
+// externalRuns names the records of targets that usher does not own. They never
+// sleep, so their records stay.
+func (u *usher) externalRuns() ([]string, error) {
+	var list struct {
+		Apps []admin.AppStatus `json:"apps"`
+	}
+	err := u.getJSON("/v1/apps", &list)
+	var names []string
+	for _, a := range list.Apps {
+		for _, g := range a.Generations {
+			if a.External {
+				names = append(names, fmt.Sprintf("%d.json", g.Number))
+			}
+		}
+	}
+	return names, err
+}
+
 // files finds what should not lie in the run and state directories: sockets,
 // records of runs, and files that were never finished.
 func (u *usher) files(but ...string) []error {
@@ -229,7 +251,7 @@ func (u *usher) files(but ...string) []error {
 		if err != nil || d.IsDir() {
 			return nil // it may vanish while we look
 		}
-		if d.Name() == "lock" || slices.Contains(but, d.Name()) {
+		if d.Name() == "lock" || slices.Contains(but, d.Name()) || slices.Contains(u.external, d.Name()) {
 			return nil // who removes a lock file may remove another's lock
 		}
 		rel, _ := filepath.Rel(u.dir, path)

@@ -43,6 +43,7 @@ type answer struct {
 	generation uint64
 	header     http.Header
 	body       string
+	last       bool // the connection ends with it
 	err        error
 	took       time.Duration
 }
@@ -78,7 +79,7 @@ func do(c *http.Client, req *http.Request) answer {
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	a := answer{status: resp.StatusCode, header: resp.Header, body: string(data), err: err, took: time.Since(begun)}
+	a := answer{status: resp.StatusCode, header: resp.Header, body: string(data), last: resp.Close, err: err, took: time.Since(begun)}
 	a.generation, _ = strconv.ParseUint(resp.Header.Get("Usher-Generation"), 10, 64) // 0: none
 	return a
 }

@@ -1,0 +1,84 @@
+package lifecycle
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Beyond the bounds of the exploration: long random lives of an app with more
+// releases, restarts and crashes, everything asked at once.
+func TestALongRandomLifeKeepsThePromisesAndComesToRest(t *testing.T) {
+	kinds := []uint8{0, relHold, relCanary, relHold | relFallback, relExternal}
+	total := 0
+	defer func() { t.Logf("%d moves", total) }()
+	rapid.Check(t, func(t *rapid.T) {
+		c := config{
+			left: budgets{restarts: 3, usher: 4, app: 6, puts: 1, fresh: 2},
+			asks: askRetry | askWake | askSleep | askPause | askMaintain | askRequest | askShutdown, late: true, doubts: true, cache: true,
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "releases") {
+			c.commits = append(c.commits, rapid.SampledFrom(kinds).Draw(t, "release"))
+		}
+		x := c.explorer()
+		w := c.start()
+		x.log = t.Logf
+		for range rapid.IntRange(50, 500).Draw(t, "steps") {
+			moves := x.moves(&w, nil)
+			if rapid.IntRange(0, 3).Draw(t, "calm") != 0 { // else people would ask all the time
+				moves = calm(moves)
+			}
+			if len(moves) == 0 {
+				continue
+			}
+			m := &moves[rapid.IntRange(0, len(moves)-1).Draw(t, "move")]
+			total++
+			x.script = script{draw: func(k int) int { return rapid.IntRange(0, k-1).Draw(t, "choice") }}
+			x.take(&w, m)
+			if x.broken != nil {
+				t.Fatal(x.broken)
+			}
+		}
+		x.rest(t, &w)
+	})
+}
+
+// calm leaves out what people ask and what crashes, if there is anything else.
+func calm(moves []move) []move {
+	rest := slices.DeleteFunc(slices.Clone(moves), func(m move) bool {
+		return m.kind == moveAsked || m.kind == moveCrash || m.kind == moveDies
+	})
+	if len(rest) == 0 {
+		return moves
+	}
+	return rest
+}
+
+// rest lets everything succeed and nobody ask, until nothing moves any more.
+func (x *explorer) rest(t *rapid.T, w *world) {
+	const most = 200
+	x.script = script{draw: func(int) int { return 0 }}
+	for range most {
+		moved := false
+		for _, m := range x.moves(w, nil) {
+			next := *w
+			x.log = nil
+			x.take(&next, &m)
+			if x.broken != nil {
+				t.Fatal(x.broken)
+			}
+			if x.out&(flagAsked|flagCrashed|flagFailed) == 0 && next != *w {
+				*w, moved = next, true
+				break
+			}
+		}
+		if !moved {
+			if !w.settled() {
+				t.Fatalf("it rests and is not settled: %s", w)
+			}
+			return
+		}
+	}
+	t.Fatalf("it does not come to rest: %s", w)
+}

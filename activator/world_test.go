@@ -1,0 +1,479 @@
+package activator
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/usher-edge/usher/activator/process"
+	"github.com/usher-edge/usher/activator/store"
+)
+
+// world is the machine: what runs on it goes on when usher does not. It checks
+// at every effect what must be durable before it.
+type world struct {
+	t     *testing.T
+	mem   *store.Memory
+	runs  *store.MemoryRuns
+	level string
+
+	mu       sync.Mutex // guards the fields below
+	procs    map[int]*proc
+	next     int
+	healthy  map[uint64]bool // generations that passed a check
+	adoptErr error
+	stopErr  error
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{
+		t: t, mem: store.NewMemory(), runs: store.NewMemoryRuns("boot-1"), level: "cgroup",
+		procs: map[int]*proc{}, next: 100, healthy: map[uint64]bool{},
+	}
+}
+
+// proc is one process; its script is the text of its artifact, words like
+// "v1 boot=2s exit=3s sick hang stubborn noexec".
+type proc struct {
+	pid      int
+	app      string
+	gen      uint64
+	revision uint64
+	hold     bool
+	script   []string
+	address  string
+
+	mu      sync.Mutex // guards the fields below
+	started time.Time  // zero: it waits at its go-byte
+	exit    Exit
+	done    chan struct{}
+}
+
+func (p *proc) has(word string) bool { return slices.Contains(p.script, word) }
+
+func (p *proc) duration(key string) time.Duration {
+	for _, w := range p.script {
+		if v, ok := strings.CutPrefix(w, key+"="); ok {
+			d, err := time.ParseDuration(v)
+			if err != nil {
+				panic(err)
+			}
+			return d
+		}
+	}
+	return 0
+}
+
+func (p *proc) dead() bool { return isClosed(p.done) }
+
+func (p *proc) die(x Exit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !isClosed(p.done) {
+		p.exit = x
+		close(p.done)
+	}
+}
+
+func (p *proc) ran() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.started.IsZero()
+}
+
+func (p *proc) listens() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.started.IsZero() && !isClosed(p.done) && time.Since(p.started) >= p.duration("boot") && !p.has("deaf")
+}
+
+func (p *proc) run() {
+	p.mu.Lock()
+	p.started = time.Now()
+	p.mu.Unlock()
+	if after := p.duration("exit"); after > 0 {
+		time.AfterFunc(after, func() { p.die(Exit{Code: 3}) })
+	}
+}
+
+// alive returns the processes of app that have passed their go-byte.
+func (w *world) alive(app string) []*proc {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []*proc
+	for _, pid := range slices.Sorted(maps.Keys(w.procs)) {
+		if p := w.procs[pid]; p.app == app && !p.dead() && p.ran() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (w *world) running() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, p := range w.procs {
+		if !p.dead() {
+			n++
+		}
+	}
+	return n
+}
+
+// usherDied ends what waits at its go-byte: its channel is closed.
+func (w *world) usherDied() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.procs {
+		if !p.ran() {
+			p.die(Exit{Code: 1})
+		}
+	}
+}
+
+func (w *world) record(gen uint64) (store.Run, bool) {
+	runs, _ := w.runs.List()
+	for _, r := range runs {
+		if r.Generation == gen {
+			return r, true
+		}
+	}
+	return store.Run{}, false
+}
+
+func (w *world) byAddress(address string) *proc {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.procs {
+		if p.address == address && p.listens() {
+			return p
+		}
+	}
+	return nil
+}
+
+func (w *world) setHealthy(gen uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.healthy[gen] = true
+}
+
+func (w *world) isHealthy(gen uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.healthy[gen]
+}
+
+// dial connects to a process; the other end answers as its script says.
+func (w *world) dial(_ context.Context, _, address string) (net.Conn, error) {
+	p := w.byAddress(address)
+	if p == nil {
+		return nil, errors.New("connection refused")
+	}
+	here, there := net.Pipe()
+	go func() {
+		defer there.Close()
+		req, err := http.ReadRequest(bufio.NewReader(there))
+		if err != nil {
+			return
+		}
+		status := http.StatusOK
+		switch {
+		case p.has("hang"):
+			_, _ = io.Copy(io.Discard, there) // until the other end gives up
+			return
+		case p.has("sick"):
+			status = http.StatusInternalServerError
+		default:
+			w.setHealthy(p.gen)
+		}
+		resp := http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Request: req}
+		_ = resp.Write(there)
+	}()
+	return here, nil
+}
+
+// life is one run of usher: after the crash nothing that it does has an effect.
+type life struct {
+	mu    sync.Mutex // guards the fields below
+	limit int        // the crash comes right after this many effects; 0 = never
+	trace []string
+	died  chan struct{}
+}
+
+func newLife(limit int) *life { return &life{limit: limit, died: make(chan struct{})} }
+
+var errDead = errors.New("usher is dead")
+
+func (l *life) gone() bool { return isClosed(l.died) }
+
+func (l *life) did(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if isClosed(l.died) {
+		return
+	}
+	l.trace = append(l.trace, fmt.Sprintf(format, args...))
+	if len(l.trace) == l.limit {
+		close(l.died)
+	}
+}
+
+func (l *life) kill() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !isClosed(l.died) {
+		close(l.died)
+	}
+}
+
+func (l *life) seen() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.trace)
+}
+
+// backend is the world as one usher sees it.
+type backend struct {
+	w *world
+	l *life
+}
+
+func (b backend) Level() string { return b.w.level }
+
+func (b backend) Prepare(ctx context.Context, p Plan) (Waiting, error) {
+	if b.l.gone() {
+		return nil, errDead
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	text, err := os.ReadFile(p.Path)
+	if err != nil {
+		return nil, err
+	}
+	rec, ok := b.w.record(p.Generation)
+	if !ok || rec.Phase != store.PhaseIntent {
+		b.w.t.Errorf("generation %d is prepared without a recorded intent (%q)", p.Generation, rec.Phase)
+	}
+	pr := &proc{
+		app: p.App, gen: p.Generation, revision: rec.Revision, hold: rec.Mode == "hold" || slices.Contains(p.Env, "HOLD=1"),
+		script: strings.Fields(string(text)), done: make(chan struct{}),
+	}
+	if pr.has("noprepare") {
+		return nil, errors.New("fork: resource temporarily unavailable")
+	}
+	for _, e := range p.Env {
+		if port, ok := strings.CutPrefix(e, "PORT="); ok {
+			pr.address = "127.0.0.1:" + port
+		}
+	}
+	b.w.mu.Lock()
+	b.w.next++
+	pr.pid = b.w.next
+	b.w.procs[pr.pid] = pr
+	b.w.mu.Unlock()
+	b.l.did("prepare %d", p.Generation)
+	if b.l.gone() {
+		b.w.usherDied()
+	}
+	return waiting{b, pr}, nil
+}
+
+func (b backend) Adopt(run store.Run) (Child, error) {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if b.w.adoptErr != nil {
+		return nil, b.w.adoptErr
+	}
+	if p := b.w.procs[run.PID]; p != nil && p.gen == run.Generation {
+		return child{b, p}, nil
+	}
+	for _, p := range b.w.procs { // a cgroup is found by the generation's number
+		if p.gen == run.Generation {
+			return child{b, p}, nil
+		}
+	}
+	gone := &proc{gen: run.Generation, done: closedChan()}
+	return child{b, gone}, nil
+}
+
+type waiting struct {
+	b backend
+	p *proc
+}
+
+func (w waiting) Identity() Identity { return Identity{PID: w.p.pid, StartTime: uint64(w.p.pid)} }
+
+func (w waiting) Go(ctx context.Context) (Child, error) {
+	if w.b.l.gone() || ctx.Err() != nil || w.p.dead() {
+		w.p.die(Exit{Code: 1})
+		return nil, fmt.Errorf("%w: no go-byte", process.ErrNotExecuted)
+	}
+	if w.p.has("noexec") {
+		w.p.die(Exit{Code: 1})
+		return nil, &process.ExecError{}
+	}
+	w.b.checkGo(w.p)
+	w.p.run()
+	w.b.l.did("go %d", w.p.gen)
+	return child{w.b, w.p}, nil
+}
+
+// checkGo holds what must be true at a go-byte.
+func (b backend) checkGo(p *proc) {
+	t := b.w.t
+	rec, ok := b.w.record(p.gen)
+	if !ok || rec.Phase != store.PhaseStarted || rec.PID != p.pid {
+		t.Errorf("generation %d runs without its pid on record (%+v)", p.gen, rec)
+	}
+	app, err := b.w.mem.Get(p.app)
+	rel, known := app.Release(p.revision)
+	if err != nil || !known || !rel.Ran {
+		t.Errorf("revision %d runs and no commit says so (%v)", p.revision, err)
+	}
+	for _, other := range b.w.alive(p.app) {
+		if p.hold || other.hold {
+			t.Errorf("generation %d of a hold app runs beside generation %d", p.gen, other.gen)
+		}
+	}
+}
+
+func (w waiting) Abort() error {
+	if w.b.l.gone() {
+		return nil
+	}
+	w.p.die(Exit{Code: 1})
+	w.b.l.did("abort %d", w.p.gen)
+	return nil
+}
+
+type child struct {
+	b backend
+	p *proc
+}
+
+func (c child) Exited() bool          { return c.p.dead() }
+func (c child) Done() <-chan struct{} { return c.p.done }
+func (c child) Release()              {}
+
+func (c child) Exit() Exit {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	return c.p.exit
+}
+
+func (c child) Owns(_, address string) (bool, error) { return c.p.address == address, nil }
+
+func (c child) Stop(ctx context.Context, grace time.Duration) (st Stopped, err error) {
+	if c.b.l.gone() {
+		return st, errDead
+	}
+	c.b.w.mu.Lock()
+	stopErr := c.b.w.stopErr
+	c.b.w.mu.Unlock()
+	if stopErr != nil {
+		return st, stopErr
+	}
+	if !c.p.dead() {
+		c.b.l.did("term %d", c.p.gen)
+		last := c.p.duration("last")
+		if c.p.has("stubborn") {
+			last = time.Hour
+		}
+		select {
+		case <-c.p.done:
+		case <-time.After(min(last, grace)):
+		case <-ctx.Done():
+			return st, ctx.Err()
+		}
+		st.Killed = last > grace
+		c.p.die(Exit{Signal: map[bool]string{true: "killed", false: "terminated"}[st.Killed]})
+	}
+	c.b.l.did("empty %d", c.p.gen)
+	if c.b.l.gone() {
+		return st, errDead
+	}
+	return st, nil
+}
+
+// commits and runs are the stores as one usher sees them.
+type commits struct {
+	*store.Memory
+	l *life
+}
+
+func (c commits) Update(app string, v uint64, fn func(*store.App) error) (store.App, error) {
+	if c.l.gone() {
+		return store.App{}, store.ErrClosed
+	}
+	a, err := c.Memory.Update(app, v, fn)
+	if err == nil {
+		c.l.did("commit desired=%d reported=%d ran=%d outcomes=%d", a.Desired, a.Reported, ranOf(a), len(a.Outcomes))
+	}
+	return a, err
+}
+
+func ranOf(a store.App) (n int) {
+	for _, r := range a.Releases {
+		if r.Ran {
+			n++
+		}
+	}
+	return n
+}
+
+func (c commits) Delete(app string, v uint64) error {
+	if c.l.gone() {
+		return store.ErrClosed
+	}
+	err := c.Memory.Delete(app, v)
+	c.l.did("delete %s", app)
+	return err
+}
+
+func (c commits) Generations(n uint64) (uint64, error) {
+	if c.l.gone() {
+		return 0, store.ErrClosed
+	}
+	first, err := c.Memory.Generations(n)
+	c.l.did("reserve numbers")
+	return first, err
+}
+
+type runs struct {
+	*store.MemoryRuns
+	l *life
+}
+
+func (r runs) Put(run store.Run) error {
+	if r.l.gone() {
+		return errDead
+	}
+	err := r.MemoryRuns.Put(run)
+	if err == nil {
+		r.l.did("%s %d", run.Phase, run.Generation)
+	}
+	return err
+}
+
+func (r runs) Delete(gen uint64) error {
+	if r.l.gone() {
+		return errDead
+	}
+	err := r.MemoryRuns.Delete(gen)
+	r.l.did("forget %d", gen)
+	return err
+}

@@ -1,0 +1,450 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/usher-edge/usher/admin"
+)
+
+// expect checks that all answers are good ones of that version.
+func expect(t *testing.T, answers []answer, body string) {
+	t.Helper()
+	for i, a := range answers {
+		if a.err != nil || a.status != http.StatusOK || body != "" && a.body != body {
+			t.Fatalf("request %d of %d: %s", i, len(answers), a)
+		}
+	}
+}
+
+// W18, W19.
+func TestRequestsThatComeTogetherShareOneStart(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{
+		artifact: hello(t, "v1", "slow-start=500ms"),
+		lines:    []string{`hosts = ["hello.localhost", "other.localhost"]`},
+	}}})
+	answers := together(200, func(i int) answer { return u.get([]string{"hello", "other"}[i%2], "/pid") })
+	expect(t, answers, answers[0].body)
+	u.awaitStarts("hello", 1)
+}
+
+// W19.
+func TestOnlyWhatIsAboveTheParkLimitIsRefusedAndAtOnce(t *testing.T) {
+	t.Parallel()
+	const limit, excess = 150, 50
+	u := start(t, options{apps: []app{{
+		artifact: hello(t, "v1", "slow-start=1s"), lines: []string{fmt.Sprintf("park_limit = %d", limit)},
+	}}})
+	served, refused := 0, 0
+	for _, a := range together(limit+excess, func(int) answer { return u.get("hello", "/") }) {
+		switch {
+		case a.err == nil && a.status == http.StatusOK:
+			served++
+		case a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") != "" && a.took < 800*time.Millisecond:
+			refused++
+		default:
+			t.Errorf("want 200 or, at once, 503 with Retry-After; got %s", a)
+		}
+	}
+	if served != limit || refused != excess {
+		t.Errorf("%d were served and %d refused, with a limit of %d", served, refused, limit)
+	}
+}
+
+// W02.
+func TestARequestThatWasParkedTooLongGivesItsPlaceBack(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{
+		artifact: hello(t, "v1", "slow-start=1s"), lines: []string{"park_limit = 5", `park_timeout = "200ms"`},
+	}}})
+	for _, a := range together(5, func(int) answer { return u.get("hello", "/") }) {
+		if a.status != http.StatusServiceUnavailable && a.status != http.StatusGatewayTimeout || a.took > time.Second {
+			t.Errorf("want to be told of the end of the wait after 200ms, got %s", a)
+		}
+	}
+	if a := u.get("hello", "/"); a.took < 150*time.Millisecond {
+		t.Errorf("there is no place in the lot any more: %s", a)
+	}
+	u.awaitState("hello", admin.Awake, 5*time.Second)
+	ok(t, u.get("hello", "/"))
+}
+
+// W01, W26: they gave up while they were parked.
+func TestAClientThatGivesUpWhileParkedIsNotForwarded(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{})
+	count := u.counted()
+	u.configure(options{apps: []app{{artifact: hello(t, "v1", "slow-start=1s"), env: map[string]string{"COUNT_FILE": string(count)}}}})
+	u.must("reload")
+	client := u.newClient()
+	answers := together(50, func(i int) answer {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		if i >= 5 {
+			ctx, cancel = context.WithTimeout(context.Background(), 300*time.Millisecond)
+		}
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url("hello", fmt.Sprint("/count?id=", i)), strings.NewReader("x"))
+		if err != nil {
+			return answer{err: err}
+		}
+		return do(client, req)
+	})
+	expect(t, answers[:5], "")
+	for _, a := range answers[5:] {
+		if a.err == nil {
+			t.Errorf("it should have given up: %s", a)
+		}
+	}
+	if lines := count.lines(); len(lines) != 5 {
+		t.Errorf("want 5 executed, have %q", lines)
+	}
+	m, err := u.metrics()
+	if err != nil || m.sum("usher_request_endings_total", `app="hello"`, `ending="gone"`) != 45 {
+		t.Errorf("want 45 gone: %v, %v", m.sum("usher_request_endings_total", `ending="gone"`), err)
+	}
+}
+
+// W03.
+func TestAnAppThatDiesWhileItStartsFailsItsRequestsAtOnce(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{artifact: hello(t, "v1", crashes)}}})
+	for _, a := range together(20, func(int) answer { return u.get("hello", "/") }) {
+		if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || a.took > 2*time.Second {
+			t.Errorf("want 503 with Retry-After soon after the exit, got %s", a)
+		}
+	}
+	s := u.status("hello")
+	if s.State != admin.Down || !strings.Contains(s.Reason, "exit status 1") || s.LastOutcome == nil || s.LastOutcome.Exit == nil {
+		t.Errorf("status does not tell why: %s %q %+v", s.State, s.Reason, s.LastOutcome)
+	}
+}
+
+// W04.
+func TestOneFailedStartDoesNotStick(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{})
+	mark := u.dir + "/once/crashed"
+	if err := os.Mkdir(u.dir+"/once", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(u.dir+"/once", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	u.configure(options{apps: []app{{env: map[string]string{"BEHAVE": "crash-once=" + mark}}}})
+	u.must("reload")
+	if a := u.get("hello", "/"); a.status != http.StatusServiceUnavailable {
+		t.Errorf("want the first to be refused, got %s", a)
+	}
+	u.eventually(5*time.Second, "the next request after the back-off is served", func() error {
+		if a := u.get("hello", "/"); a.err != nil || a.status != http.StatusOK {
+			return fmt.Errorf("%s", a)
+		}
+		return nil
+	})
+}
+
+// W06.
+func TestIdleTimeShorterThanTheBootStopsNothingBeforeTheFirstAnswer(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{artifact: hello(t, "v1", "slow-start=1200ms"), lines: []string{`idle_timeout = "400ms"`}}}})
+	ok(t, u.get("hello", "/"))
+	u.awaitStarts("hello", 1)
+	u.awaitState("hello", admin.Asleep, 5*time.Second)
+}
+
+// W07.
+func TestTheDefaultIdleTimeIsInForceAndCanBeSeen(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{})
+	ok(t, u.get("hello", "/"))
+	s := u.status("hello")
+	if s.IdleInMS == nil || *s.IdleInMS < 14*60*1000 || *s.IdleInMS > 15*60*1000 {
+		t.Errorf("want about 15 minutes, got %v", s.IdleInMS)
+	}
+}
+
+// W08.
+func TestAnAwakeAppThatWasKilledIsWokenByTheNextRequest(t *testing.T) {
+	t.Parallel()
+	for _, listen := range []string{"port", "socket"} {
+		u := start(t, options{apps: []app{{
+			artifact: hello(t, "v1", "slow-start=300ms"), lines: []string{fmt.Sprintf("listen = %q", listen)},
+		}}})
+		ok(t, u.get("hello", "/"))
+		for range 2 {
+			s := u.status("hello")
+			if listen == "socket" {
+				if err := os.Remove(s.Address); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			u.eventually(5*time.Second, "the death is seen", func() error {
+				if now := u.status("hello"); now.PID == s.PID {
+					return fmt.Errorf("pid %d", now.PID)
+				}
+				return nil
+			})
+			u.eventually(10*time.Second, "it serves again", func() error {
+				a := u.get("hello", "/")
+				if a.err != nil || a.status == http.StatusBadGateway {
+					t.Fatalf("%s: want it to wait, got %s", listen, a)
+				}
+				if a.status != http.StatusOK {
+					return fmt.Errorf("%s", a) // it backs off from the second quick crash on
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// W09, W10: ready is the app's word, and soon after it the request is answered.
+func TestTheFirstRequestIsAnsweredWhenTheAppIsReadyAndNotBefore(t *testing.T) {
+	t.Parallel()
+	for _, behaviour := range []string{"boot503=1s", "slow-start=1s", "delay=600ms"} {
+		u := start(t, options{apps: []app{{artifact: hello(t, "v1", behaviour)}}})
+		for range 2 {
+			a := ok(t, u.get("hello", "/"))
+			most := 1800 * time.Millisecond
+			if strings.HasPrefix(behaviour, "delay") {
+				most += 600 * time.Millisecond // its health check and its answer take that long
+			}
+			if a.took < 900*time.Millisecond || a.took > most {
+				t.Errorf("%s: %s", behaviour, a)
+			}
+			u.must("sleep", "hello")
+		}
+	}
+}
+
+// W13, W28.
+func TestWhatUsherCanAnswerItselfWakesNothing(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{cache: true}}})
+	page := ok(t, u.get("hello", "/cached"))
+	u.must("sleep", "hello")
+	u.awaitState("hello", admin.Asleep, 5*time.Second)
+	u.awaitStarts("hello", 1)
+	if a := ok(t, u.get("hello", "/cached")); a.body != page.body {
+		t.Errorf("want the kept page %q, got %s", page.body, a)
+	}
+	if a := u.get("nobody", "/"); a.status != http.StatusNotFound || strings.Contains(a.body, "hello") {
+		t.Errorf("want 404 without names, got %s", a)
+	}
+	for i := range 300 {
+		c, err := net.Dial("tcp", u.listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 1 {
+			fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: hello.loc")
+		}
+		c.Close()
+	}
+	u.must("sleep", "hello") // comes after them
+	if s := u.status("hello"); s.State != admin.Asleep || u.starts("hello") != 1 {
+		t.Errorf("it is %s after %d starts", s.State, u.starts("hello"))
+	}
+	ok(t, u.get("hello", "/"))
+	u.must("reload")
+	if a := ok(t, u.get("hello", "/cached")); !strings.Contains(a.header.Get("Cache-Status"), "hit") {
+		t.Errorf("a sleep, a wake and a reload have emptied the cache of the release: %q", a.header.Get("Cache-Status"))
+	}
+}
+
+func TestAPausedAppIsNotWokenByRequestsAndAnswersThemWhenResumed(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{})
+	u.must("pause", "hello")
+	got := make(chan answer, 1)
+	go func() { got <- u.get("hello", "/") }()
+	u.awaitStatus("hello", 5*time.Second, "parking", func(s admin.AppStatus) bool { return s.Parked == 1 })
+	if n := u.starts("hello"); n != 0 {
+		t.Errorf("%d starts", n)
+	}
+	u.must("resume", "hello")
+	ok(t, <-got)
+}
+
+// W15, W24: another port every time.
+func TestEveryWakeOfAFastAppAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{}, {name: "other", artifact: hello(t, "other")}}})
+	for i := range rounds(25, 500) {
+		callers := 1
+		if i%5 == 4 {
+			callers = 50
+		}
+		answers := together(callers, func(int) answer { return u.get("hello", "/version") })
+		expect(t, answers, "v1\n")
+		for _, a := range answers {
+			if limit := time.Second + time.Duration(callers)*20*time.Millisecond; a.took > limit {
+				t.Errorf("cycle %d, %d callers: %s", i, callers, a)
+			}
+		}
+		u.must("sleep", "hello")
+	}
+}
+
+// W16: several apps, requests as near to the idle stop as can be.
+func TestRequestsThatRaceTheIdleStopAreAllServed(t *testing.T) {
+	t.Parallel()
+	const idle = 150 * time.Millisecond
+	var apps []app
+	for i := range 4 {
+		apps = append(apps, app{name: fmt.Sprint("app", i), lines: []string{fmt.Sprintf("idle_timeout = %q", idle)}, hold: i%2 == 1})
+	}
+	u := start(t, options{apps: apps})
+	var all sync.WaitGroup
+	for i := range apps {
+		all.Go(func() {
+			client := u.newClient()
+			for range rounds(30, 500) {
+				if a := get(client, apps[i].name, "/"); a.err != nil || a.status != http.StatusOK || a.took > 5*time.Second {
+					t.Errorf("%s: %s", apps[i].name, a)
+				}
+				pass(idle - 10*time.Millisecond + rand.N(25*time.Millisecond))
+			}
+		})
+	}
+	all.Wait()
+	for _, a := range apps {
+		u.awaitState(a.name, admin.Asleep, 10*time.Second)
+	}
+	if total := u.starts("app0"); total < 2 {
+		t.Errorf("it never slept: %d starts", total)
+	}
+}
+
+// W20, W21.
+func TestUshersOwnChecksDoNotKeepAnAppAwake(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{lines: []string{`idle_timeout = "600ms"`}}}})
+	u.must("wake", "hello")
+	u.awaitState("hello", admin.Asleep, 3*time.Second)
+	u.deploy("hello", hello(t, "v2"))
+	u.awaitState("hello", admin.Asleep, 3*time.Second)
+	u.awaitStarts("hello", 2)
+	pass(1500 * time.Millisecond)
+	if s := u.status("hello"); s.State != admin.Asleep || u.starts("hello") != 2 {
+		t.Errorf("it is %s after %d starts", s.State, u.starts("hello"))
+	}
+}
+
+// W21: adopted after a restart of usher, without one request.
+func TestAnAdoptedAppWithoutRequestsStillFallsAsleep(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{lines: []string{`idle_timeout = "2s"`}}}})
+	u.must("wake", "hello")
+	pid := u.status("hello").PID
+	u.terminate(5 * time.Second)
+	u.serve()
+	if s := u.status("hello"); s.PID != pid {
+		t.Errorf("pid %d was not adopted: %+v", pid, s)
+	}
+	u.awaitState("hello", admin.Asleep, 6*time.Second)
+}
+
+// W22.
+func TestWhatIsOpenKeepsAnAppAwake(t *testing.T) {
+	t.Parallel()
+	const idle = 500 * time.Millisecond
+	for name, hold := range map[string]func(u *usher) (end func()){
+		"download": func(u *usher) func() {
+			s := u.open("hello", "/slowbody?n=20&every=100ms")
+			return func() {
+				body, err := io.ReadAll(s.resp.Body)
+				if lines := strings.Count(string(body), "\n"); err != nil || lines != 20 {
+					t.Errorf("download: %d lines, %v", lines, err)
+				}
+			}
+		},
+		"sse": func(u *usher) func() {
+			s := u.open("hello", "/sse?every=10s")
+			return func() { pass(4 * idle); s.close() }
+		},
+		"websocket": func(u *usher) func() {
+			c := u.webSocket("hello")
+			return func() {
+				pass(4 * idle)
+				if err := echo(c, "still here?"); err != nil {
+					t.Error(err)
+				}
+				c.CloseNow()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := start(t, options{apps: []app{{lines: []string{fmt.Sprintf("idle_timeout = %q", idle)}}}})
+			end := hold(u)
+			pid := u.status("hello").PID
+			end()
+			if s := u.status("hello"); s.State != admin.Awake || s.PID != pid {
+				t.Errorf("it is %s, pid %d, while something was open; it was pid %d", s.State, s.PID, pid)
+			}
+			u.awaitState("hello", admin.Asleep, 5*time.Second)
+			u.awaitStarts("hello", 1)
+		})
+	}
+}
+
+// X10.
+func TestSleepLeavesNoChildOfAnAppAndNoZombie(t *testing.T) {
+	t.Parallel()
+	for _, listen := range []string{"port", "socket"} {
+		u := start(t, options{apps: []app{{
+			artifact: hello(t, "v1", "fork=2"),
+			lines:    []string{fmt.Sprintf("listen = %q", listen), `stop_timeout = "300ms"`},
+		}}})
+		for range rounds(4, 100) {
+			ok(t, u.get("hello", "/"))
+			if n := len(u.processes()); n != 3 {
+				t.Fatalf("want the app and two children, have %d", n)
+			}
+			u.must("sleep", "hello", "--timeout", "10s")
+			if left := u.processes(); len(left) > 0 {
+				t.Fatalf("asleep, and %v live", left)
+			}
+			if z := zombies(u.cmd.Process.Pid); len(z) > 0 {
+				t.Fatalf("zombies: %v", z)
+			}
+		}
+	}
+}
+
+// L03: children that left the session can be found through a control group only.
+func TestSleepEndsChildrenInSessionsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{artifact: hello(t, "v1", "daemon=2"), lines: []string{`stop_timeout = "300ms"`}}}})
+	ok(t, u.get("hello", "/"))
+	if s := u.status("hello"); s.Proof != "cgroup" {
+		t.Skip("there is no control group here to hold them: mount cgroup v2 writable")
+	}
+	first := u.processes()
+	u.deploy("hello", hello(t, "v2", "daemon=2"), "--wait=drained")
+	for _, pid := range u.processes() {
+		if slices.Contains(first, pid) {
+			t.Errorf("pid %d outlives its generation", pid)
+		}
+	}
+	u.must("sleep", "hello", "--timeout", "10s")
+	if left := u.processes(); len(left) > 0 {
+		t.Errorf("asleep, and %v live", left)
+	}
+}
