@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -268,6 +269,7 @@ func (a *Activator) disown(r *runner) {
 // forgetApp drops an app of which nothing is left.
 func (a *Activator) forgetApp(r *runner) {
 	a.disown(r)
+	r.warn("remove the logs of a removed app", os.RemoveAll(a.logDir(r.name)))
 	if err := a.commits.Delete(r.name, 0); err != nil {
 		r.log.Warn("cannot delete the record of a removed app", "error", err)
 	}

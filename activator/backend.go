@@ -48,7 +48,8 @@ type Waiting interface {
 	// refused the artifact: the build's fault. An error that wraps
 	// process.ErrNotExecuted proves that the build did not run.
 	Go(ctx context.Context) (Child, error)
-	// Abort ends it; nothing ran.
+	// Abort ends it; without Go nothing ran. It may be called again, and after a
+	// Go that failed: nil proves that nothing is left.
 	Abort() error
 }
 

@@ -15,7 +15,13 @@ import (
 	"github.com/usher-edge/usher/activator/process"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The test binary is usher's own child for the tests with real processes.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == process.ExecVerb {
+		process.ExecMain(os.Args[2:])
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // rig is an activator over a scripted world. It can crash and start again.
 type rig struct {

@@ -3,6 +3,7 @@ package activator
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -468,6 +469,9 @@ func TestRemoveDrainsStopsAndForgets(t *testing.T) {
 		}
 		if n := r.w.running(); n != 0 {
 			t.Errorf("%d processes", n)
+		}
+		if _, err := os.Stat(r.act.logDir("hello")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("its logs are left: %v", err)
 		}
 	})
 }

@@ -300,7 +300,9 @@ func (a *Activator) change(c Change, kind string, f func(*runner, *operation) er
 	var out Operation
 	r.box.call(func() {
 		if known, ok := a.ops.byRequest(c.App, c.RequestID); ok {
-			out = known
+			if out = known; known.Kind != kind {
+				err = fmt.Errorf("%w: request id %q was used for a %s: use a new one", ErrConflict, c.RequestID, known.Kind)
+			}
 			return
 		}
 		if err = r.takes(kind); err != nil {

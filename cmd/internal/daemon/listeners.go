@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -94,7 +95,12 @@ func (d *daemon) openAdmin(context.Context) error {
 	d.onClose(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), adminStop)
 		defer cancel()
-		return d.admin.Shutdown(ctx)
+		err := d.admin.Shutdown(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			d.log.Warn("requests of the admin api were still under way, such as an upload: they were cut")
+			return nil
+		}
+		return err
 	})
 	return nil
 }

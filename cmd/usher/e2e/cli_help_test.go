@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/user"
 	"strings"
 	"testing"
@@ -59,7 +61,7 @@ next:
 
 // rest reads to the end.
 func (l *lines) rest() {
-	for range l.next { //nolint:revive // only the end matters
+	for range l.next {
 	}
 }
 
@@ -99,4 +101,29 @@ func wantOwner(t *testing.T, pid int, name string) {
 			t.Errorf("pid %d is in groups %s", pid, groups)
 		}
 	}
+}
+
+// following runs the command line and gives its lines; it ends with the test.
+func (u *usher) following(args ...string) *lines {
+	u.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, theLab.usher, append([]string{"--admin", "unix:" + u.admin}, args...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	l := newLines(out)
+	u.t.Cleanup(func() {
+		cancel()
+		l.rest()
+		_ = cmd.Wait() // it was interrupted
+		if code := cmd.ProcessState.ExitCode(); code != 0 {
+			u.t.Errorf("usher %s: exit code %d when interrupted", strings.Join(args, " "), code)
+		}
+	})
+	return l
 }

@@ -232,6 +232,7 @@ func TestAFailedDeployNamesItsReason(t *testing.T) {
 				t.Errorf("%s: exit code %d, want 1 and %q in\n%s", what, r.code, want, r.stderr)
 			}
 		}
+		u.awaitStatus("hello", 5*time.Second, "alone", func(s admin.AppStatus) bool { return len(s.Generations) == 1 })
 		if now := u.pid("hello"); now != pid || u.only("hello") != pid {
 			t.Errorf("%s: the incumbent was touched", what)
 		}

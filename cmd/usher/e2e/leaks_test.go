@@ -130,8 +130,12 @@ func (u *usher) finish() {
 }
 
 func (u *usher) dumpLog() {
-	if u.t.Failed() {
-		u.t.Logf("the end of usher's log:\n%s", u.logTail(60))
+	if !u.t.Failed() {
+		return
+	}
+	u.t.Logf("the end of usher's log:\n%s", u.logTail(60))
+	if _, race, found := strings.Cut(u.logTail(1<<20), "WARNING: DATA RACE"); found {
+		u.t.Logf("a data race:%s", race[:min(len(race), 6000)])
 	}
 }
 

@@ -19,47 +19,58 @@ import (
 	"github.com/usher-edge/usher/admin"
 )
 
-// external is an app whose process is the test's own, with further lines.
-func external(t *testing.T, target string, lines ...string) *usher {
+// external is a usher with n apps, api0 and so on, whose process is the test's
+// own, with further lines for each.
+func external(t *testing.T, n int, target string, lines ...string) *usher {
 	t.Helper()
 	u := prepare(t, options{})
-	u.writeConfig(fmt.Sprintf("[server]\nlisten = [%q]\nadmin = %q\nstate = %q\nrun = %q\n[apps.api]\nhosts = [\"api.localhost\"]\ntarget = %q\n%s\n",
-		u.listen, "unix:"+u.admin, u.state(), u.run(), target, strings.Join(lines, "\n")))
+	var b strings.Builder
+	fmt.Fprintf(&b, "[server]\nlisten = [%q]\nadmin = %q\nstate = %q\nrun = %q\n", u.listen, "unix:"+u.admin, u.state(), u.run())
+	for i := range n {
+		fmt.Fprintf(&b, "[apps.api%d]\nhosts = [\"api%d.localhost\"]\ntarget = %q\n%s\n", i, i, target, strings.Join(lines, "\n"))
+	}
+	u.writeConfig(b.String())
 	u.serve()
 	u.base = u.vitals()
 	return u
 }
 
-// R01: the app closes idle connections just when they are used again.
+// R01: the app closes idle connections just when they are used again. A GET is
+// sent once more; a POST must not have been put on such a connection at all,
+// which is for connections idle for a second or more.
 func TestIdleConnectionsThatTheAppClosesCostNoRequest(t *testing.T) {
 	t.Parallel()
-	const idle = 100 * time.Millisecond
-	var executed atomic.Int64
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			executed.Add(1)
-		}
-		io.Copy(w, r.Body)
-	}))
-	server.Config.IdleTimeout = idle
-	server.Start()
-	defer server.Close()
-	u := external(t, server.Listener.Addr().String())
-	posts := int64(0)
-	for i := range rounds(60, 1000) {
-		method := http.MethodGet
-		if i%2 == 1 {
-			method, posts = http.MethodPost, posts+1
-		}
-		if a := send(u.client, method, "api", "/", "body"); a.err != nil || a.status != http.StatusOK || a.body != "body" {
-			t.Fatalf("request %d, %s: %s", i, method, a)
-		}
-		pass(idle - 2*time.Millisecond + time.Duration(i%9)*500*time.Microsecond)
+	for _, c := range []struct {
+		method string
+		idle   time.Duration
+		times  int
+	}{
+		{http.MethodGet, 100 * time.Millisecond, rounds(30, 1000)},
+		{http.MethodPost, 1100 * time.Millisecond, rounds(4, 100)},
+	} {
+		t.Run(c.method, func(t *testing.T) {
+			t.Parallel()
+			var executed atomic.Int64
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { executed.Add(1) }))
+			server.Config.IdleTimeout = c.idle
+			server.Start()
+			defer server.Close()
+			const apps = 8 // each with connections of its own
+			u := external(t, apps, server.Listener.Addr().String())
+			together(apps, func(n int) answer {
+				for i := range c.times {
+					if a := send(u.client, c.method, fmt.Sprint("api", n), "/", ""); a.err != nil || a.status != http.StatusOK {
+						t.Errorf("app %d, request %d: %s", n, i, a)
+					}
+					pass(c.idle - 2*time.Millisecond + time.Duration((i+n)%9)*500*time.Microsecond)
+				}
+				return answer{}
+			})
+			if n := executed.Load(); n != int64(apps*c.times) && c.method == http.MethodPost {
+				t.Errorf("%d were sent, %d executed", apps*c.times, n)
+			}
+		})
 	}
-	if n := executed.Load(); n != posts {
-		t.Errorf("%d POSTs were sent, %d executed", posts, n)
-	}
-	server.CloseClientConnections()
 }
 
 // R02: the app has the request, and then answers nothing, or too late.
@@ -76,12 +87,12 @@ func TestARequestThatTheAppHasReceivedIsNotSentAgain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			app := newReceiver(t, c.linger)
-			u := external(t, app.addr(), `first_byte_timeout = "500ms"`)
+			u := external(t, 1, app.addr(), `first_byte_timeout = "500ms"`)
 			l := u.lane()
-			if a := l.send(http.MethodPost, "api", "/warm", "x"); a.status != http.StatusOK {
+			if a := l.send(http.MethodPost, "api0", "/warm", "x"); a.status != http.StatusOK {
 				t.Fatalf("the first is answered: %s", a) // so that there is a connection to reuse
 			}
-			if a := l.send(http.MethodPost, "api", "/drop", "x"); a.status != c.status {
+			if a := l.send(http.MethodPost, "api0", "/drop", "x"); a.status != c.status {
 				t.Errorf("want %d, got %s", c.status, a)
 			}
 			if n := app.dropped.Load(); n != 1 {

@@ -1,0 +1,285 @@
+package activator
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/usher-edge/usher/activator/store"
+)
+
+// faults makes the n-th write to a store fail, before or after it took effect.
+type faults struct {
+	mu    sync.Mutex // guards the fields below
+	on    bool
+	n, at int
+	late  bool
+	gone  bool // it has failed
+}
+
+var errDisk = errors.New("no space left on device")
+
+func (f *faults) fail(op string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	late := strings.HasSuffix(op, ".done")
+	if !f.on || op == "get" || op == "apps" || late != f.late {
+		return nil
+	}
+	if f.n++; f.n == f.at {
+		f.gone = true
+		return errDisk
+	}
+	return nil
+}
+
+func (f *faults) start(at int, late bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.on, f.n, f.at, f.late, f.gone = true, 0, at, late, false
+}
+
+func (f *faults) fired() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.gone
+}
+
+func withFaults(t *testing.T, f func(r *rig, x *faults)) {
+	t.Helper()
+	inBubble(t, func(r *rig) {
+		r.crash()
+		x := &faults{}
+		r.w.mem.Fail, r.w.runs.Fail = x.fail, x.fail
+		r.start(0)
+		f(r, x)
+	})
+}
+
+func TestAnyWriteOfADeployMayFailAndTheIncumbentServesOn(t *testing.T) {
+	for _, mode := range []string{"overlap", "hold"} {
+		for _, late := range []bool{false, true} {
+			name := mode + map[bool]string{false: "/fails", true: "/takes effect and fails"}[late]
+			t.Run(name, func(t *testing.T) {
+				n, done := 1, false
+				for ; !done && !t.Failed(); n++ {
+					withFaults(t, func(r *rig, x *faults) { done = !r.deployWithFault(x, mode, n, late) })
+				}
+				t.Logf("%d writes", n-2)
+			})
+		}
+	}
+}
+
+// deployWithFault deploys v2 while the n-th write fails; false if there are not
+// so many.
+func (r *rig) deployWithFault(x *faults, mode string, n int, late bool) bool {
+	r.t.Helper()
+	a := r.app("v1")
+	if mode == "hold" {
+		hold(&a)
+	}
+	r.apply(a)
+	r.get("v1")
+	settle(time.Second)
+	digest := r.build("v2 boot=1s")
+	stop := r.load(100 * time.Millisecond)
+	x.start(n, late)
+	ctx := context.Background()
+	op, err := r.act.Deploy(ctx, DeployRequest{Change: Change{App: "hello"}, Digest: digest})
+	if err == nil {
+		op = r.ended(op)
+		if op.State != OpDone && op.Reason == "" {
+			r.t.Errorf("write %d: %s without a reason", n, op.State)
+		}
+	} else if !errors.Is(err, errDisk) {
+		r.t.Errorf("write %d: deploy: %v", n, err)
+	}
+	settle(45 * time.Second) // whatever is tried again by itself
+	served, failed := stop()
+	if mode == "hold" && op.State == OpDown { // v2 ran and could not be switched to: v1 must not run after it by itself
+		r.wantState("down")
+		retry, err := r.act.Restart(ctx, Change{App: "hello"}, true)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.wantOp(retry, OpDone)
+	} else if len(failed) > 0 {
+		r.t.Errorf("write %d: served %v, failed %v\n%s", n, served, failed[0], r.history())
+	}
+	rec, _ := r.w.mem.Get("hello")
+	want := "v1"
+	if rec.Desired == 2 {
+		want = "v2"
+	}
+	r.get(want)
+	s := r.wantState("awake")
+	if len(s.Generations) != 1 || r.w.running() != 1 || s.Reported != rec.Desired {
+		r.t.Errorf("write %d: %d processes, status %+v\n%s", n, r.w.running(), s, r.history())
+	}
+	if len(r.act.apps["hello"].ops) != 0 {
+		r.t.Errorf("write %d: an operation is stuck", n)
+	}
+	return x.fired()
+}
+
+func TestADiskThatIsFullForAWhileStopsNothingThatServes(t *testing.T) {
+	withFaults(t, func(r *rig, _ *faults) {
+		var mu sync.Mutex
+		full := false
+		fail := func(op string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if full && op != "get" {
+				return errDisk
+			}
+			return nil
+		}
+		r.w.mem.Fail, r.w.runs.Fail = fail, fail // nothing has run yet
+		r.apply(r.app("v1"))
+		r.get("v1")
+		mu.Lock()
+		full = true
+		mu.Unlock()
+		if _, err := r.act.Deploy(context.Background(), DeployRequest{Change: Change{App: "hello"}, Digest: r.build("v2")}); !errors.Is(err, errDisk) {
+			t.Errorf("deploy: %v", err)
+		}
+		settle(10 * time.Minute)
+		r.get("v1")
+		mu.Lock()
+		full = false
+		mu.Unlock()
+		r.wantOp(r.deploy("v3"), OpDone)
+		r.get("v3")
+	})
+}
+
+func TestAReleaseThatCannotBeReportedIsNotCalledDoneAndIsReportedLater(t *testing.T) {
+	withFaults(t, func(r *rig, _ *faults) {
+		var mu sync.Mutex
+		broken := false
+		r.apply(r.app("v1"))
+		r.get("v1")
+		r.crash()
+		r.w.mem.Fail = func(op string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if broken && op == "update" {
+				return errDisk
+			}
+			return nil
+		}
+		r.start(0)
+		r.apply(r.apps...)
+		op := r.deploy("v2 boot=1s")
+		settle(500 * time.Millisecond) // its go-byte was recorded
+		mu.Lock()
+		broken = true
+		mu.Unlock()
+		op = r.wantOp(op, OpAbandoned)
+		if !strings.Contains(op.Reason, "not reported") || !strings.Contains(op.Reason, errDisk.Error()) {
+			t.Errorf("reason %q", op.Reason)
+		}
+		r.get("v2") // it serves all the same
+		if s := r.status(); s.Reported != 1 {
+			t.Errorf("reported %d", s.Reported)
+		}
+		mu.Lock()
+		broken = false
+		mu.Unlock()
+		settle(5 * time.Second)
+		if s := r.status(); s.Reported != 2 || s.Good != 2 {
+			t.Errorf("reported %d, good %d after the disk was mended", s.Reported, s.Good)
+		}
+	})
+}
+
+func TestACommitThatFailedButTookPlaceIsStarted(t *testing.T) {
+	withFaults(t, func(r *rig, x *faults) {
+		r.apply(r.app("v1"))
+		r.get("v1")
+		settle(time.Second)
+		digest := r.build("v2")
+		x.start(1, true)
+		if _, err := r.act.Deploy(context.Background(), DeployRequest{Change: Change{App: "hello"}, Digest: digest}); !errors.Is(err, errDisk) {
+			t.Fatalf("deploy: %v", err)
+		}
+		settle(10 * time.Second)
+		s := r.status()
+		if s.Desired != 2 || s.Revision != 2 {
+			t.Errorf("desired %d is on record and revision %d serves", s.Desired, s.Revision)
+		}
+	})
+}
+
+func TestAnAppWhoseFirstApplyFailedIsTakenUpByTheNext(t *testing.T) {
+	withFaults(t, func(r *rig, x *faults) {
+		a := r.app("v1")
+		x.start(1, false)
+		if _, err := r.act.Apply(context.Background(), []App{a}); !errors.Is(err, errDisk) {
+			t.Fatalf("apply: %v", err)
+		}
+		r.apply(a)
+		r.get("v1")
+	})
+}
+
+func TestAnEffectForAnUnknownGenerationIsAnswered(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1"))
+		r.get("v1")
+		run := r.act.apps["hello"]
+		run.box.call(func() { delete(run.gens, run.state.Cur.ID) })
+		r.wantOp(r.deploy("v2"), OpDone)
+		r.get("v2")
+		settle(time.Minute)
+		if s := r.wantState("awake"); len(s.Generations) != 1 {
+			t.Errorf("generations %+v", s.Generations)
+		}
+	})
+}
+
+func TestASetUpThatFailsIsNotTheBuildsFault(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1"))
+		r.get("v1")
+		op := r.wantOp(r.deploy("v2 noprepare"), OpAbandoned)
+		if !strings.Contains(op.Reason, "resource temporarily unavailable") {
+			t.Errorf("reason %q", op.Reason)
+		}
+		rec, _ := r.w.mem.Get("hello")
+		if len(rec.Failures) != 0 {
+			t.Errorf("failure book %v", rec.Failures)
+		}
+		last := rec.Outcomes[len(rec.Outcomes)-1]
+		if last.Executed {
+			t.Error("executed, though nothing ran")
+		}
+		r.get("v1")
+	})
+}
+
+func TestNumbersAreNeverHandedOutTwice(t *testing.T) {
+	mem := store.NewMemory()
+	n := &numbers{reserve: mem.Generations}
+	var mu sync.Mutex
+	seen := map[uint64]bool{}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				v, err := n.take()
+				mu.Lock()
+				if err != nil || seen[v] || v == 0 {
+					t.Errorf("number %d (%v), seen before: %v", v, err, seen[v])
+				}
+				seen[v] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}
