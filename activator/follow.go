@@ -79,6 +79,7 @@ func (r *runner) finish(e lc.Effect, last lastAttempt) {
 			}
 			o.Draining = r.state.Old.ID != 0
 		}
+		r.last.operation = o.ID
 		o.end(st, last.Reason, r.act.now())
 		r.tell(o, o.Kind+": "+string(st)+because(last.Reason))
 	}

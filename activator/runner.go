@@ -44,6 +44,7 @@ type runner struct {
 // lastAttempt is what status tells of the last attempt beyond its record.
 type lastAttempt struct {
 	store.Outcome
+	operation string // that asked for it; empty: none did
 	exit *Exit
 	tail []string
 }

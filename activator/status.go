@@ -25,9 +25,10 @@ type Status struct {
 	Level                   string // the proof of empty: cgroup or session
 	User                    string
 
-	Last     store.Outcome
-	LastExit *Exit
-	LastTail []string
+	Last          store.Outcome
+	LastOperation string
+	LastExit      *Exit
+	LastTail      []string
 
 	Generations []GenerationStatus
 	Restarts    uint64
@@ -55,7 +56,7 @@ func (r *runner) publish() {
 		Name: r.name, State: r.stateName(), Maintenance: r.state.Maintenance,
 		Revision: uint64(r.state.Cache.Rev), Desired: rec.Desired, Good: rec.Good, Reported: rec.Reported,
 		Mode: lc.Overlap.String(), External: r.spec.Target != "", Level: r.act.backend.Level(), User: r.spec.Process.User,
-		Last: r.last.Outcome, LastExit: r.last.exit, LastTail: r.last.tail,
+		Last: r.last.Outcome, LastOperation: r.last.operation, LastExit: r.last.exit, LastTail: r.last.tail,
 		Restarts: rec.Restarts, IdleTimeout: r.policy.IdleTimeout, Version: rec.Version, Boot: r.boot,
 	}
 	if r.spec.Process.Hold || r.spec.Process.Listen == ListenFixed {

@@ -199,6 +199,9 @@ func (r *runner) forget(gen lc.GenID) {
 	if !g.drainFrom.IsZero() {
 		took := r.act.now().Sub(g.drainFrom)
 		r.count(func(t *Totals) { t.Drain += took })
+		if r.last.Outcome.Outcome == lc.Done.String() && r.last.Generation == uint64(r.state.Cur.ID) {
+			r.last.Drain = took // it was switched away from by the last attempt
+		}
 	}
 	if g.port != 0 {
 		r.act.ports.Free(g.port, r.act.now())

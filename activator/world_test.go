@@ -329,7 +329,7 @@ func (w waiting) Go(ctx context.Context) (Child, error) {
 	w.b.checkGo(w.p)
 	w.p.run()
 	w.b.l.did("go %d", w.p.gen)
-	return child{w.b, w.p}, nil
+	return child(w), nil
 }
 
 // checkGo holds what must be true at a go-byte.

@@ -22,11 +22,13 @@ func (m *machine) begin(w Release) {
 }
 
 // cause is why w is started. Whatever is started only because somebody waits is
-// a wake, and so is what runs in the place of a release that is passed over.
+// a wake, and so is what runs in the place of a release that is passed over. A
+// restart that found an app on its way up is paid by that start.
 func (m *machine) cause(w Release) Cause {
 	cur := m.s.Cur
+	asked := m.s.StartWanted || m.s.Why == CauseRestart
 	switch {
-	case cur.ID == 0 && (!m.s.StartWanted || w.Rev != m.s.Desired.Rev):
+	case cur.ID == 0 && (!asked || w.Rev != m.s.Desired.Rev):
 		return CauseWake
 	case m.s.Why != CauseNone:
 		return m.s.Why

@@ -447,6 +447,7 @@ func (x *explorer) execute(w *world, e Effect) bool {
 	case Switch:
 		return x.swap(w, g, e)
 	case RecordSwitched:
+		g.drain, g.cut = false, false // an incumbent that was given back
 		x.put(w, g, phaseSwitched)
 		return true
 	case Report:
@@ -555,11 +556,6 @@ func (w *world) commit(bits uint8) {
 // place stores the slot at the edge; who is parked follows it.
 func (w *world) place(s Slot) {
 	w.slot = s
-	if s.State == SlotServing {
-		if g := w.gen(s.Gen); g != nil {
-			g.drain = false // the runner drops the answer of a drain that was called off
-		}
-	}
 	w.settleGhost()
 }
 

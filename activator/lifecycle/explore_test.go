@@ -1,6 +1,9 @@
 package lifecycle
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // stateCap is the most states that one configuration may have.
 const (
@@ -17,14 +20,14 @@ func configs() []config {
 	day := askSleep | askRequest
 	both := budgets{usher: 1, app: 1}
 	return []config{
-		{name: "overlap", commits: []uint8{0, 0}, left: both, asks: day},
-		{name: "hold", commits: []uint8{relHold, relHold}, left: both, asks: day},
+		{name: "overlap", commits: []uint8{0, 0}, left: both, asks: day, plain: true},
+		{name: "hold", commits: []uint8{relHold, relHold}, left: both, asks: day, plain: true},
 		{name: "overlap, retry", commits: []uint8{0, 0}, left: budgets{app: 1}, asks: day | askRetry},
 		{name: "hold, retry", commits: []uint8{relHold, relHold}, left: budgets{app: 1}, asks: day | askRetry},
 		{name: "overlap, restart", commits: []uint8{0, 0}, left: budgets{restarts: 1}, asks: askRequest},
 		{name: "hold, restart", commits: []uint8{relHold, relHold}, left: budgets{restarts: 1}, asks: askRequest},
 		{name: "restarts and crashes", commits: []uint8{0}, left: budgets{usher: 1, app: 1, restarts: 1}, asks: day},
-		{name: "overlap to hold", commits: []uint8{0, relHold}, left: budgets{app: 1}, asks: day},
+		{name: "overlap to hold", commits: []uint8{0, relHold}, left: budgets{app: 1}, asks: day, plain: true},
 		{name: "hold to overlap", commits: []uint8{relHold, 0}, left: budgets{app: 1}, asks: day},
 		{name: "canary", commits: []uint8{0, relCanary}, left: budgets{usher: 1}, asks: day},
 		{name: "fallback", commits: []uint8{relHold, relHold | relFallback}, left: budgets{usher: 1}, asks: askRequest | askRetry},
@@ -46,11 +49,16 @@ func configs() []config {
 	}
 }
 
-// widened is c within the bounds of `make explore`: three releases, and two
-// crashes of everything that crashes at all.
+// widened is c within the bounds of `make explore`: three releases and two
+// crashes of usher and of the app where nothing else comes on top, and
+// everywhere at least one crash of each.
 func (c config) widened() config {
-	c.commits = append(c.commits, c.commits[len(c.commits)-1])
-	c.left.usher, c.left.app = 2, 2
+	if c.plain {
+		c.commits = append(slices.Clone(c.commits), c.commits[len(c.commits)-1])
+		c.left.usher, c.left.app = 2, 2
+		return c
+	}
+	c.left.usher, c.left.app = max(c.left.usher, 1), max(c.left.app, 1)
 	c.asks |= askSleep | askRequest
 	return c
 }

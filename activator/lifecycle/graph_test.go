@@ -34,6 +34,7 @@ type config struct {
 	late    bool // answers may be overtaken by the stop of their generation
 	doubts  bool // a live process may fail its one connect at recovery
 	cache   bool // follow a cache entry
+	plain   bool // nothing beside releases, crashes and the day's work
 }
 
 func (c *config) start() world {

@@ -88,6 +88,7 @@ var resultTable = [...][]Event{
 		{Kind: GoDone},
 		{Kind: GoDone, Result: BuildFailed, Reason: ReasonExecFailed},
 		{Kind: GoDone, Result: Refused, Reason: ReasonNotStarted},
+		{Kind: GoDone, Result: Refused, Reason: ReasonNotStarted, MayHaveRun: true},
 	},
 	HealthDone: {
 		{Kind: HealthDone},
@@ -289,7 +290,10 @@ func (x *explorer) opEnds(w *world, g *worldGen, e Event) {
 		case BuildFailed:
 			g.proc = procNone
 		case Refused:
-			g.proc, g.ran = procNone, false
+			g.proc, g.ran = procNone, e.MayHaveRun
+			if e.MayHaveRun && x.script.choose(2) == 1 {
+				g.proc = procRunning
+			}
 		}
 	case HealthDone:
 		g.healthy = g.healthy || e.Result == OK

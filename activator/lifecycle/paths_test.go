@@ -636,3 +636,10 @@ func TestACanaryThatNeverServedSettlesWhenItIsWoken(t *testing.T) {
 		HealthDone g4                          → Arm g4 settle
 	`)
 }
+
+func TestARestartThatFindsTheAppWakingIsPaidByTheStartThatFollows(t *testing.T) {
+	asleep(t, "").script(`
+		WakeAsked    → Intent g2 r1; Place waking cache r1.0
+		RestartAsked → RecordOutcome g2 r1 overlap wake: abandoned (superseded); Forget g2; Verify g3 r1
+	`)
+}

@@ -492,20 +492,39 @@ func (c committing) Deploy(ctx context.Context, req admin.DeployRequest) (admin.
 	return op, err
 }
 
-func TestAForgottenDeployIsDoneIfItsRevisionWasReported(t *testing.T) {
-	tt := newTerminal(t, hello())
-	tt.stop()
-	tt.stop = admintest.StartAt(t, committing{tt.ctl}, admin.Options{}, tt.addr.Path)
-	tt.scripted(func(c *admintest.Control, op admin.Operation) { c.Step(op.ID, admin.StepStarting, "") })
-	tt.restartAt("starting", func() {
-		tt.ctl.Forget("op-1")
-		a := hello()
-		a.Revision, a.Desired, a.Good, a.Reported, a.Generation = 3, 3, 3, 3, 6
-		tt.ctl.SetApp(a)
-	})
-	code, out, errs := tt.run("deploy", "hello", "sha256:aa")
-	if code != exitOK || out != "hello: deploy done, revision 3, generation 6\n" {
-		t.Errorf("exit %d, stdout %s, stderr %s", code, out, errs)
+func TestAForgottenDeployEndsAsItsRevisionDid(t *testing.T) {
+	reported := hello()
+	reported.Revision, reported.Desired, reported.Good, reported.Reported, reported.Generation = 3, 3, 3, 3, 6
+	owed := hello() // it serves what was there before, until what the crash left is gone
+	owed.Desired = 3
+	broken := owed
+	broken.LastOutcome = &admin.Outcome{Revision: 3, Outcome: "failed", Reason: "never healthy"}
+	for _, tc := range []struct {
+		name        string
+		first, then admin.AppStatus
+		code        int
+		stdout      string
+		stderr      string
+	}{
+		{"done", reported, reported, exitOK, "hello: deploy done, revision 3, generation 6\n", ""},
+		{"done after it was begun again", owed, reported, exitOK, "hello: deploy done, revision 3, generation 6\n", ""},
+		{"failed after it was begun again", owed, broken, exitFailed, "", "deploy hello: failed: never healthy"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tt := newTerminal(t, hello())
+			tt.stop()
+			tt.stop = admintest.StartAt(t, committing{tt.ctl}, admin.Options{}, tt.addr.Path)
+			tt.scripted(func(c *admintest.Control, op admin.Operation) { c.Step(op.ID, admin.StepStarting, "") })
+			tt.restartAt("starting", func() {
+				tt.ctl.Forget("op-1")
+				tt.ctl.SetApp(tc.first)
+				time.AfterFunc(2*lookAgain, func() { tt.ctl.SetApp(tc.then) })
+			})
+			code, out, errs := tt.run("deploy", "hello", "sha256:aa")
+			if code != tc.code || out != tc.stdout || !strings.Contains(errs, tc.stderr) {
+				t.Errorf("exit %d, stdout %s, stderr %s", code, out, errs)
+			}
+		})
 	}
 }
 

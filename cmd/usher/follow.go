@@ -133,11 +133,11 @@ func (p *pending) showStep(s admin.Step) {
 // fromStatus answers for an operation that a restarted usher has forgotten: the
 // outcome and the pointers of the app are durable.
 func (p *pending) fromStatus(ctx context.Context, op admin.Operation) (admin.Operation, error) {
-	st, err := p.settledStatus(ctx)
+	st, err := p.settledStatus(ctx, op)
 	if err != nil {
 		return op, err
 	}
-	if o := st.LastOutcome; o != nil && o.Operation == op.ID {
+	if o := st.LastOutcome; o != nil && (o.Operation == op.ID || failed(st, op)) {
 		op.State, op.Outcome, op.Reason = admin.OpState(o.Outcome), o.Outcome, o.Reason
 		op.Exit, op.LogTail, op.Generation = o.Exit, o.LogTail, o.Generation
 		return op, nil
@@ -154,8 +154,28 @@ func (p *pending) fromStatus(ctx context.Context, op admin.Operation) (admin.Ope
 	}
 }
 
+// failed says that the last attempt at the release of op came to its end.
+func failed(st admin.AppStatus, op admin.Operation) bool {
+	o := st.LastOutcome
+	return o != nil && op.Revision != 0 && o.Revision == op.Revision &&
+		(o.Outcome == string(admin.OpFailed) || o.Outcome == string(admin.OpDown))
+}
+
+// settled says that recovery has nothing more to do about op. A release that was
+// committed and never reported is begun again, if only after what the crash left
+// of it is gone; but the first one of an app waits for a request.
+func settled(st admin.AppStatus, op admin.Operation) bool {
+	switch st.State {
+	case admin.Waking, admin.Swapping, admin.Holding:
+		return false
+	case admin.Awake, admin.Asleep:
+		return st.Desired != op.Revision || st.Reported >= op.Revision || st.Reported == 0 || failed(st, op)
+	}
+	return true
+}
+
 // settledStatus waits until recovery has finished or undone what was under way.
-func (p *pending) settledStatus(ctx context.Context) (admin.AppStatus, error) {
+func (p *pending) settledStatus(ctx context.Context, op admin.Operation) (admin.AppStatus, error) {
 	pause := time.NewTicker(lookAgain)
 	defer pause.Stop()
 	for {
@@ -163,7 +183,7 @@ func (p *pending) settledStatus(ctx context.Context) (admin.AppStatus, error) {
 		if err != nil && !client.Passing(err) {
 			return st, err
 		}
-		if err == nil && st.State != admin.Waking && st.State != admin.Swapping && st.State != admin.Holding {
+		if err == nil && settled(st, op) {
 			return st, nil
 		}
 		select {

@@ -80,7 +80,7 @@ func TestAReloadTouchesOnlyWhatChanged(t *testing.T) {
 	if err := echo(ws, "before"); err != nil {
 		t.Fatal(err)
 	}
-	inside := u.inside("leaves")
+	inside := u.inside("leaves", 1500*time.Millisecond)
 
 	port := portRange(t, u)
 	u.configure(options{apps: []app{
@@ -213,7 +213,7 @@ func TestAnAppThatComesBackWhileItIsRemovedServes(t *testing.T) {
 	t.Parallel()
 	u := start(t, options{apps: []app{{name: "stays"}, {name: "back"}}})
 	first := u.pid("back")
-	inside := u.inside("back")
+	inside := u.inside("back", 1500*time.Millisecond)
 	u.reconfigure(app{name: "stays"})
 	u.must("reload")
 	u.reconfigure(app{name: "stays"}, app{name: "back", artifact: hello(t, "v2")})
@@ -339,7 +339,7 @@ func TestATargetIsSwappedByItsAddress(t *testing.T) {
 		t.Errorf("it serves %q", body)
 	}
 
-	inside := u.inside("api")
+	inside := u.inside("api", 1500*time.Millisecond)
 	load := u.load(100, "api")
 	pass(100 * time.Millisecond)
 	deployed := u.must("deploy", "api", "--target", two, "--wait", "drained")

@@ -52,7 +52,9 @@ func TestUsherEndsPromptlyInEveryState(t *testing.T) {
 		for _, c := range endings {
 			t.Run(policy+" while "+c.name, func(t *testing.T) {
 				t.Parallel()
-				o := options{apps: []app{{name: "port", lines: []string{`drain_timeout = "2s"`, `close_spread = "500ms"`}}}}
+				o := options{apps: []app{{name: "port", lines: []string{
+					`drain_timeout = "2s"`, `close_spread = "500ms"`, `single_writer = "best-effort"`,
+				}}}}
 				if policy == "stop" {
 					o.args = []string{"--stop-apps"}
 				}

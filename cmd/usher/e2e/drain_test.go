@@ -73,7 +73,7 @@ func TestAStuckOldOneBlocksNoLaterSwap(t *testing.T) {
 	t.Parallel()
 	u := start(t, options{apps: []app{{
 		artifact: hello(t, "v1", "ignore-term"),
-		lines:    []string{`drain_timeout = "600ms"`, `close_spread = "100ms"`, `stop_timeout = "400ms"`},
+		lines:    []string{`drain_timeout = "1500ms"`, `close_spread = "100ms"`, `stop_timeout = "400ms"`},
 	}}})
 	ok(t, u.get("hello", "/"))
 	stuck := u.open("hello", "/slowbody?n=100000&every=50ms")
@@ -84,7 +84,7 @@ func TestAStuckOldOneBlocksNoLaterSwap(t *testing.T) {
 		t.Error("the old one was ended before the drain was over")
 	}
 	s := u.deploy("hello", hello(t, "v3"))
-	if took := time.Since(begun); took > 6*time.Second {
+	if took := time.Since(begun); took > 8*time.Second {
 		t.Errorf("two swaps took %s", took)
 	}
 	if err := stuck.end(5 * time.Second); err == nil {
@@ -415,5 +415,61 @@ func TestSIGTERMStopsTheAppsIfToldSo(t *testing.T) {
 	}
 	if left := u.processes(); len(left) > 0 {
 		t.Errorf("still there: %v", left)
+	}
+}
+
+// D02.
+func TestAnOldOneThatDiesWhileItDrainsIsDoneWith(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{lines: []string{`drain_timeout = "30s"`}}}})
+	c := u.webSocket("hello")
+	pid := u.status("hello").PID
+	u.deploy("hello", hello(t, "v2"))
+	if err := echo(c, "it drains"); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s := u.awaitStatus("hello", 5*time.Second, "rid of it", func(s admin.AppStatus) bool { return len(s.Generations) == 1 })
+	if s.State != admin.Awake {
+		t.Errorf("it is %s", s.State)
+	}
+	if _, err := closing(c, 2*time.Second); err == nil {
+		t.Error("a dead app said goodbye")
+	}
+	ok(t, u.get("hello", "/"))
+	u.deploy("hello", hello(t, "v3"))
+}
+
+func TestTheSuccessorTakesOverAsSoonAsItCanFromAnIncumbentThatDies(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{})
+	ok(t, u.get("hello", "/"))
+	pid := u.status("hello").PID
+	deploy := u.cliAsync("deploy", "hello", hello(t, "v2", "slow-start=1500ms"))
+	u.awaitState("hello", admin.Swapping, 5*time.Second)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	u.awaitStatus("hello", 5*time.Second, "without an incumbent", func(s admin.AppStatus) bool { return s.PID == 0 })
+	expect(t, together(20, func(int) answer { return u.get("hello", "/version") }), "v2\n")
+	if r := <-deploy; r.code != 0 {
+		t.Errorf("exit code %d:\n%s", r.code, r.stderr)
+	}
+	if s := u.status("hello"); s.Generation != 2 || s.Reported != 2 {
+		t.Errorf("want generation 2 and nothing between, got %+v", s)
+	}
+}
+
+// H01: all that comes during a long hold waits, and the new app is not flooded.
+func TestALongHoldParksAWholeLoadAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{hold: true}}})
+	run := u.load(150, "hello")
+	s := u.deploy("hello", hello(t, "v2", "slow-start=1500ms"))
+	run.ExpectGeneration(s.Generation)
+	if res := lossless(t, run); res.Total.Latency.MaxMS < 1000 {
+		t.Errorf("nobody was parked: the longest took %g ms", res.Total.Latency.MaxMS)
 	}
 }

@@ -169,9 +169,15 @@ type usher struct {
 func start(t *testing.T, o options) *usher {
 	t.Helper()
 	u := prepare(t, o)
+	u.begin()
+	return u
+}
+
+// begin serves for the first time, and takes the vitals to come back to.
+func (u *usher) begin() {
+	u.t.Helper()
 	u.serve()
 	u.base = u.vitals()
-	return u
 }
 
 // prepare writes the file and starts nothing. The leak check is still made.

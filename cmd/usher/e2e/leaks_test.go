@@ -247,21 +247,21 @@ func (u *usher) externalRuns() ([]string, error) {
 	return names, err
 }
 
-// files finds what should not lie in the run and state directories: sockets,
-// records of runs, and files that were never finished.
+// files finds what should not lie in the run and state directories: sockets
+// and their directories, records of runs, and builds that were never finished.
 func (u *usher) files(but ...string) []error {
 	var errs []error
 	walk := func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil {
 			return nil // it may vanish while we look
 		}
+		rel, _ := filepath.Rel(u.dir, path) // both are absolute
 		if d.Name() == "lock" || slices.Contains(but, d.Name()) || slices.Contains(u.external, d.Name()) {
 			return nil // who removes a lock file may remove another's lock
 		}
-		rel, _ := filepath.Rel(u.dir, path)
-		inRun := strings.HasPrefix(rel, "run/")
-		temporary := strings.Contains(d.Name(), ".tmp") || strings.HasPrefix(d.Name(), "tmp") || strings.HasSuffix(d.Name(), ".part")
-		if d.Type() == fs.ModeSocket || inRun && d.Name() != "lock" || temporary {
+		inRun := strings.HasPrefix(rel, "run/") && rel != "run/sock" && rel != "run/runs"
+		unfinished := filepath.Dir(rel) == "state/builds" && !strings.HasPrefix(d.Name(), "sha256-")
+		if d.Type() == fs.ModeSocket || inRun || unfinished {
 			errs = append(errs, fmt.Errorf("file %s", rel))
 		}
 		return nil

@@ -30,8 +30,7 @@ func external(t *testing.T, n int, target string, lines ...string) *usher {
 		fmt.Fprintf(&b, "[apps.api%d]\nhosts = [\"api%d.localhost\"]\ntarget = %q\n%s\n", i, i, target, strings.Join(lines, "\n"))
 	}
 	u.writeConfig(b.String())
-	u.serve()
-	u.base = u.vitals()
+	u.begin()
 	return u
 }
 

@@ -84,10 +84,10 @@ func TestARequestThatWasParkedTooLongGivesItsPlaceBack(t *testing.T) {
 // W01, W26: they gave up while they were parked.
 func TestAClientThatGivesUpWhileParkedIsNotForwarded(t *testing.T) {
 	t.Parallel()
-	u := start(t, options{})
+	u := prepare(t, options{})
 	count := u.counted()
 	u.configure(options{apps: []app{{artifact: hello(t, "v1", "slow-start=1s"), env: map[string]string{"COUNT_FILE": string(count)}}}})
-	u.must("reload")
+	u.begin()
 	client := u.newClient()
 	answers := together(50, func(i int) answer {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -134,7 +134,7 @@ func TestAnAppThatDiesWhileItStartsFailsItsRequestsAtOnce(t *testing.T) {
 // W04.
 func TestOneFailedStartDoesNotStick(t *testing.T) {
 	t.Parallel()
-	u := start(t, options{})
+	u := prepare(t, options{})
 	mark := u.dir + "/once/crashed"
 	if err := os.Mkdir(u.dir+"/once", 0o777); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestOneFailedStartDoesNotStick(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.configure(options{apps: []app{{env: map[string]string{"BEHAVE": "crash-once=" + mark}}}})
-	u.must("reload")
+	u.begin()
 	if a := u.get("hello", "/"); a.status != http.StatusServiceUnavailable {
 		t.Errorf("want the first to be refused, got %s", a)
 	}
@@ -179,56 +179,60 @@ func TestTheDefaultIdleTimeIsInForceAndCanBeSeen(t *testing.T) {
 func TestAnAwakeAppThatWasKilledIsWokenByTheNextRequest(t *testing.T) {
 	t.Parallel()
 	for _, listen := range []string{"port", "socket"} {
-		u := start(t, options{apps: []app{{
-			artifact: hello(t, "v1", "slow-start=300ms"), lines: []string{fmt.Sprintf("listen = %q", listen)},
-		}}})
-		ok(t, u.get("hello", "/"))
-		for range 2 {
-			s := u.status("hello")
-			if listen == "socket" {
-				if err := os.Remove(s.Address); err != nil {
+		t.Run(listen, func(t *testing.T) {
+			t.Parallel()
+			u := start(t, options{apps: []app{{
+				artifact: hello(t, "v1", "slow-start=300ms"), lines: []string{fmt.Sprintf("listen = %q", listen)},
+			}}})
+			ok(t, u.get("hello", "/"))
+			for range 2 {
+				s := u.status("hello")
+				if listen == "socket" {
+					if err := os.Remove(s.Address); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
+				u.awaitStatus("hello", 5*time.Second, "known to be dead", func(now admin.AppStatus) bool { return now.PID != s.PID })
+				u.eventually(10*time.Second, "it serves again", func() error {
+					a := u.get("hello", "/")
+					if a.err != nil || a.status == http.StatusBadGateway {
+						t.Fatalf("want it to wait, got %s", a)
+					}
+					if a.status != http.StatusOK {
+						return fmt.Errorf("%s", a) // it backs off from the second quick crash on
+					}
+					return nil
+				})
 			}
-			if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			u.eventually(5*time.Second, "the death is seen", func() error {
-				if now := u.status("hello"); now.PID == s.PID {
-					return fmt.Errorf("pid %d", now.PID)
-				}
-				return nil
-			})
-			u.eventually(10*time.Second, "it serves again", func() error {
-				a := u.get("hello", "/")
-				if a.err != nil || a.status == http.StatusBadGateway {
-					t.Fatalf("%s: want it to wait, got %s", listen, a)
-				}
-				if a.status != http.StatusOK {
-					return fmt.Errorf("%s", a) // it backs off from the second quick crash on
-				}
-				return nil
-			})
-		}
+		})
 	}
 }
 
-// W09, W10: ready is the app's word, and soon after it the request is answered.
+// W09, W10, W11: ready is the app's word, and soon after it the request is
+// answered.
 func TestTheFirstRequestIsAnsweredWhenTheAppIsReadyAndNotBefore(t *testing.T) {
 	t.Parallel()
-	for _, behaviour := range []string{"boot503=1s", "slow-start=1s", "delay=600ms"} {
-		u := start(t, options{apps: []app{{artifact: hello(t, "v1", behaviour)}}})
-		for range 2 {
-			a := ok(t, u.get("hello", "/"))
-			most := 1800 * time.Millisecond
-			if strings.HasPrefix(behaviour, "delay") {
-				most += 600 * time.Millisecond // its health check and its answer take that long
+	for _, c := range []struct {
+		behaviour   string
+		least, most time.Duration
+	}{
+		{"boot503=1s", time.Second, 1800 * time.Millisecond},
+		{"slow-start=1s", time.Second, 1800 * time.Millisecond},
+		{"delay=600ms", 1200 * time.Millisecond, 2400 * time.Millisecond}, // the health check takes as long as the answer
+	} {
+		t.Run(c.behaviour, func(t *testing.T) {
+			t.Parallel()
+			u := start(t, options{apps: []app{{artifact: hello(t, "v1", c.behaviour)}}})
+			for range 2 {
+				if a := ok(t, u.get("hello", "/")); a.took < c.least-50*time.Millisecond || !underRace && a.took > c.most {
+					t.Errorf("want it between %s and %s, got %s", c.least, c.most, a)
+				}
+				u.must("sleep", "hello")
 			}
-			if a.took < 900*time.Millisecond || a.took > most {
-				t.Errorf("%s: %s", behaviour, a)
-			}
-			u.must("sleep", "hello")
-		}
+		})
 	}
 }
 
@@ -407,24 +411,27 @@ func TestWhatIsOpenKeepsAnAppAwake(t *testing.T) {
 // X10.
 func TestSleepLeavesNoChildOfAnAppAndNoZombie(t *testing.T) {
 	t.Parallel()
-	for _, listen := range []string{"port", "socket"} {
-		u := start(t, options{apps: []app{{
-			artifact: hello(t, "v1", "fork=2"),
-			lines:    []string{fmt.Sprintf("listen = %q", listen), `stop_timeout = "300ms"`},
-		}}})
-		for range rounds(4, 100) {
-			ok(t, u.get("hello", "/"))
-			if n := len(u.processes()); n != 3 {
-				t.Fatalf("want the app and two children, have %d", n)
+	for _, cgroup := range []string{"auto", "off"} {
+		t.Run("cgroup "+cgroup, func(t *testing.T) {
+			t.Parallel()
+			u := start(t, options{
+				server: []string{fmt.Sprintf("cgroup = %q", cgroup)},
+				apps:   []app{{artifact: hello(t, "v1", "fork=2"), lines: []string{`stop_timeout = "300ms"`}}},
+			})
+			for range rounds(4, 100) {
+				ok(t, u.get("hello", "/"))
+				if n := len(u.processes()); n != 3 {
+					t.Fatalf("want the app and two children, have %d", n)
+				}
+				u.must("sleep", "hello", "--timeout", "10s")
+				if left := u.processes(); len(left) > 0 {
+					t.Fatalf("asleep, and %v live", left)
+				}
+				if z := zombies(u.cmd.Process.Pid); len(z) > 0 {
+					t.Fatalf("zombies: %v", z)
+				}
 			}
-			u.must("sleep", "hello", "--timeout", "10s")
-			if left := u.processes(); len(left) > 0 {
-				t.Fatalf("asleep, and %v live", left)
-			}
-			if z := zombies(u.cmd.Process.Pid); len(z) > 0 {
-				t.Fatalf("zombies: %v", z)
-			}
-		}
+		})
 	}
 }
 
