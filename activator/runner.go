@@ -45,8 +45,8 @@ type runner struct {
 type lastAttempt struct {
 	store.Outcome
 	operation string // that asked for it; empty: none did
-	exit *Exit
-	tail []string
+	exit      *Exit
+	tail      []string
 }
 
 func newRunner(act *Activator, name string) *runner {

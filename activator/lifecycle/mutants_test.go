@@ -67,45 +67,60 @@ func mutants() []mutant {
 
 func startMutants() []mutant {
 	return []mutant{
-		{name: "forgets the intent", config: "overlap", caught: []string{"I10"},
+		{
+			name: "forgets the intent", config: "overlap", caught: []string{"I10"},
 			step: after(func(_ State, e Event, s *State, f *Effects) {
 				if i := f.find(Intent); i != nil && e.Kind == VerifyDone {
 					i.Kind, s.Next.Stage, s.Next.Prepared = Prepare, Preparing, true
 				}
-			})},
-		{name: "does not record that the release has run", config: "overlap", caught: []string{"I10"},
-			step: ahead(func(s *State, e *Event) { s.Next.Rel.Ran = s.Next.Rel.Ran || e.Kind == PrepareDone })},
-		{name: "runs bytes that were not verified", config: "overlap", caught: []string{"I11"},
+			}),
+		},
+		{
+			name: "does not record that the release has run", config: "overlap", caught: []string{"I10"},
+			step: ahead(func(s *State, e *Event) { s.Next.Rel.Ran = s.Next.Rel.Ran || e.Kind == PrepareDone }),
+		},
+		{
+			name: "runs bytes that were not verified", config: "overlap", caught: []string{"I11"},
 			step: after(func(_ State, _ Event, s *State, f *Effects) {
 				if v := f.find(Verify); v != nil {
 					v.Kind, s.Next.Stage = Intent, Intending
 				}
-			})},
-		{name: "starts a hold successor before the incumbent is empty", config: "hold", caught: []string{"I7"},
+			}),
+		},
+		{
+			name: "starts a hold successor before the incumbent is empty", config: "hold", caught: []string{"I7"},
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == PrepareDone {
 					s.Attempt.Mode = Overlap
 				}
-			})},
-		{name: "takes an unproven stop for a proof", config: "hold", caught: []string{"I8"},
+			}),
+		},
+		{
+			name: "takes an unproven stop for a proof", config: "hold", caught: []string{"I8"},
 			step: ahead(func(_ *State, e *Event) {
 				if e.Kind == StopDone {
 					e.Result = OK
 				}
-			})},
-		{name: "goes on with a superseded attempt", config: "overlap", caught: []string{"I5"},
+			}),
+		},
+		{
+			name: "goes on with a superseded attempt", config: "overlap", caught: []string{"I5"},
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == Committed && s.Attempt.Gen != 0 {
 					s.Attempt.Desired = e.Release.Rev
 				}
-			})},
-		{name: "goes on with an attempt that a restart replaced", config: "overlap, restart", caught: []string{"I5"},
+			}),
+		},
+		{
+			name: "goes on with an attempt that a restart replaced", config: "overlap, restart", caught: []string{"I5"},
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == RestartAsked && s.Next.ID != 0 {
 					s.Next.Restart++
 				}
-			})},
-		{name: "goes on with an attempt while the app is paused", config: "pause overlap", caught: []string{"I5"},
+			}),
+		},
+		{
+			name: "goes on with an attempt while the app is paused", config: "pause overlap", caught: []string{"I5"},
 			step: func(s State, e Event) (State, Effects) {
 				if e.Kind == PauseAsked && s.Attempt.Gen != 0 {
 					m := machine{s: s}
@@ -121,105 +136,134 @@ func startMutants() []mutant {
 				f.drop(Place)
 				next.Paused, next.Slot = true, s.Slot
 				return next, f
-			}},
-		{name: "passes over a release that never failed", config: "overlap", caught: []string{"L1"},
+			},
+		},
+		{
+			name: "passes over a release that never failed", config: "overlap", caught: []string{"L1"},
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == Committed && e.Release.Rev == 2 {
 					s.Held = 2
 				}
-			})},
+			}),
+		},
 	}
 }
 
 func switchMutants() []mutant {
 	return []mutant{
-		{name: "switches before the health check", config: "overlap", caught: []string{"I3"},
+		{
+			name: "switches before the health check", config: "overlap", caught: []string{"I3"},
 			step: after(func(_ State, e Event, s *State, f *Effects) {
 				if h := f.find(Health); h != nil {
 					h.Kind, s.Next.Stage = RecordSwitching, Switching
 				}
-			})},
-		{name: "switches without recording it first", config: "overlap", caught: []string{"I10"},
+			}),
+		},
+		{
+			name: "switches without recording it first", config: "overlap", caught: []string{"I10"},
 			step: after(func(_ State, e Event, s *State, f *Effects) {
 				if r := f.find(RecordSwitching); r != nil {
 					r.Kind, s.Next.Stage = Switch, Switched
 					m := machine{}
 					r.Slot = m.servingSlot(s.Next)
 				}
-			})},
-		{name: "keeps the old cache generation at the switch", config: "overlap", caught: []string{"I2"},
+			}),
+		},
+		{
+			name: "keeps the old cache generation at the switch", config: "overlap", caught: []string{"I2"},
 			step: after(func(b State, _ Event, _ *State, f *Effects) {
 				if sw := f.find(Switch); sw != nil && b.Cache.Rev != 0 {
 					sw.Slot.Cache = b.Cache
 				}
-			})},
-		{name: "reports as soon as a release is committed", config: "overlap", caught: []string{"I4"},
+			}),
+		},
+		{
+			name: "reports as soon as a release is committed", config: "overlap", caught: []string{"I4"},
 			step: after(func(_ State, e Event, s *State, f *Effects) {
 				if e.Kind == Committed {
 					f.add(Effect{Kind: Report, Gen: s.Cur.ID, Rel: s.Desired})
 				}
-			})},
-		{name: "reports while the app is paused", config: "pause overlap", caught: []string{"I4"},
+			}),
+		},
+		{
+			name: "reports while the app is paused", config: "pause overlap", caught: []string{"I4"},
 			step: after(func(_ State, e Event, s *State, f *Effects) {
 				if e.Kind == TimerFired && e.Timer == TimerSweep && s.ReportOwed && f.find(Report) == nil {
 					f.add(Effect{Kind: Report, Gen: s.Cur.ID, Rel: s.Cur.Rel})
 				}
-			})},
-		{name: "calls an attempt done before it is reported", config: "overlap", caught: []string{"I4"},
+			}),
+		},
+		{
+			name: "calls an attempt done before it is reported", config: "overlap", caught: []string{"I4"},
 			step: after(func(_ State, _ Event, s *State, f *Effects) {
 				if r := f.find(Report); r != nil && s.Attempt.Reporting {
 					r.Kind, r.Outcome, r.Executed = RecordOutcome, Done, true
 					s.Attempt = Attempt{}
 				}
-			})},
-		{name: "believes a report that was not recorded", config: "overlap", caught: []string{"I1"},
+			}),
+		},
+		{
+			name: "believes a report that was not recorded", config: "overlap", caught: []string{"I1"},
 			step: ahead(func(_ *State, e *Event) {
 				if e.Kind == ReportDone {
 					e.Result = OK
 				}
-			})},
-		{name: "forgets the retiring generation", config: "overlap", caught: []string{"I8"},
+			}),
+		},
+		{
+			name: "forgets the retiring generation", config: "overlap", caught: []string{"I8"},
 			step: after(func(_ State, e Event, s *State, f *Effects) {
 				if e.Kind == SwitchDone && s.Old.ID != 0 {
 					s.Old = Gen{}
 					f.drop(Drain)
 				}
-			})},
-		{name: "stops the incumbent when its successor fails", config: "overlap", caught: []string{"I6"},
+			}),
+		},
+		{
+			name: "stops the incumbent when its successor fails", config: "overlap", caught: []string{"I6"},
 			step: after(func(_ State, e Event, s *State, f *Effects) {
 				if e.Kind == HealthDone && e.Result == BuildFailed && s.Cur.Stage == Serving {
 					s.Cur.Stage = Stopping
 					f.add(Effect{Kind: Stop, Gen: s.Cur.ID})
 				}
-			})},
-		{name: "parks requests for an overlap", config: "overlap", caught: []string{"I6"},
+			}),
+		},
+		{
+			name: "parks requests for an overlap", config: "overlap", caught: []string{"I6"},
 			step: after(func(_ State, e Event, s *State, f *Effects) {
 				if e.Kind == GoDone && s.Cur.Stage == Serving {
 					s.Slot = Slot{State: SlotWaking, Cache: s.Cache}
 					f.add(Effect{Kind: Place, Slot: s.Slot})
 				}
-			})},
-		{name: "drains before it parks", config: "hold", caught: []string{"I6"},
+			}),
+		},
+		{
+			name: "drains before it parks", config: "hold", caught: []string{"I6"},
 			step: after(func(_ State, e Event, _ *State, f *Effects) {
 				if p := f.find(Place); p != nil && e.Kind == PrepareDone && p.Slot.State == SlotHolding {
 					place := *p
 					f.drop(Place)
 					f.add(place)
 				}
-			})},
-		{name: "leaves the slot on a process that has ended", config: "overlap", caught: []string{"I3"},
+			}),
+		},
+		{
+			name: "leaves the slot on a process that has ended", config: "overlap", caught: []string{"I3"},
 			step: func(s State, e Event) (State, Effects) {
 				if e.Kind == Exited && e.Gen == s.Cur.ID {
 					return s, Effects{}
 				}
 				return Step(s, e)
-			}},
-		{name: "sleeps without asking the edge", config: "overlap", caught: []string{"I6"},
+			},
+		},
+		{
+			name: "sleeps without asking the edge", config: "overlap", caught: []string{"I6"},
 			step: after(func(_ State, _ Event, s *State, f *Effects) {
 				if t := f.find(TrySleep); t != nil {
 					t.Kind, s.Cur.Stage = Stop, Stopping
 				}
-			})},
+			}),
+		},
 	}
 }
 
@@ -235,50 +279,64 @@ func endMutants() []mutant {
 		{name: "counts a superseded attempt against its build", config: "overlap", caught: []string{"I5"}, step: after(blame(ReasonSuperseded))},
 		{name: "counts what the box refused against the build", config: "overlap", caught: []string{"I5"}, step: after(blame(ReasonNotStarted))},
 		{name: "counts a pause against the build", config: "pause hold", caught: []string{"I5"}, step: after(blame(ReasonPaused))},
-		{name: "says that nothing ran though it may have", config: "overlap", caught: []string{"I5"},
+		{
+			name: "says that nothing ran though it may have", config: "overlap", caught: []string{"I5"},
 			step: after(func(_ State, _ Event, _ *State, f *Effects) {
 				if o := f.find(RecordOutcome); o != nil && o.Outcome != Done {
 					o.Executed = false
 				}
-			})},
-		{name: "passes over the only release there is", config: "overlap", caught: []string{"I9"},
+			}),
+		},
+		{
+			name: "passes over the only release there is", config: "overlap", caught: []string{"I9"},
 			step: after(func(_ State, _ Event, s *State, f *Effects) {
 				if o := f.find(RecordOutcome); o != nil && o.Reason == ReasonUnhealthy && s.Good.Rev == 0 {
 					s.Held, o.Held = o.Rel.Rev, true
 				}
-			})},
-		{name: "starts again after a failed hold", config: "hold", caught: []string{"I7"},
+			}),
+		},
+		{
+			name: "starts again after a failed hold", config: "hold", caught: []string{"I7"},
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == WakeAsked || e.Kind == StopDone {
 					s.WakeWanted = s.WakeWanted || s.DownHeld
 					s.DownHeld = false
 				}
-			})},
-		{name: "falls back from its own fallback", config: "fallback", caught: []string{"I9"},
+			}),
+		},
+		{
+			name: "falls back from its own fallback", config: "fallback", caught: []string{"I9"},
 			step: ahead(func(s *State, _ *Event) {
 				if s.Next.Rel.Own {
 					s.Next.Rel.Own, s.Next.Rel.Fallback = false, true
 				}
-			})},
-		{name: "believes that a removed app is gone at once", config: "halt overlap", caught: []string{"I8"},
+			}),
+		},
+		{
+			name: "believes that a removed app is gone at once", config: "halt overlap", caught: []string{"I8"},
 			step: after(func(_ State, e Event, _ *State, f *Effects) {
 				if e.Kind == HaltAsked && e.Halt == HaltRemove && f.find(Gone) == nil {
 					f.add(Effect{Kind: Gone})
 				}
-			})},
-		{name: "leaves what was called off recorded as retiring", config: "hold, restart", caught: []string{"I10"},
+			}),
+		},
+		{
+			name: "leaves what was called off recorded as retiring", config: "hold, restart", caught: []string{"I10"},
 			step: after(func(b State, _ Event, s *State, f *Effects) {
 				if b.Cur.Stage == Draining && s.Cur.Stage == Serving {
 					f.drop(RecordSwitched)
 				}
-			})},
-		{name: "lets a late answer through", config: "late answers", caught: []string{"P1", "I8", "I10"},
+			}),
+		},
+		{
+			name: "lets a late answer through", config: "late answers", caught: []string{"P1", "I8", "I10"},
 			step: ahead(func(s *State, e *Event) {
 				known := e.Gen == s.Cur.ID || e.Gen == s.Next.ID || e.Gen == s.Old.ID
 				if (e.Kind == VerifyDone || e.Kind == GoDone || e.Kind == HealthDone || e.Kind == PrepareDone) && !known {
 					e.Gen, s.Next.Stage = s.Next.ID, stageFor(e.Kind)
 				}
-			})},
+			}),
+		},
 	}
 }
 
@@ -294,19 +352,24 @@ func recoverMutants() []mutant {
 		}
 	}
 	return []mutant{
-		{name: "undoes a switch that was recorded", config: "overlap", caught: []string{"I10"},
+		{
+			name: "undoes a switch that was recorded", config: "overlap", caught: []string{"I10"},
 			rec: found(func(_ *State, f *Found) {
 				if f.Stage == Switching {
 					f.Stage = Checking
 				}
-			})},
-		{name: "adopts what was not switched to", config: "hold", caught: []string{"I3"},
+			}),
+		},
+		{
+			name: "adopts what was not switched to", config: "hold", caught: []string{"I3"},
 			rec: found(func(_ *State, f *Found) {
 				if f.Stage == Checking {
 					f.Stage, f.Alive = Switching, true
 				}
-			})},
-		{name: "adopts what is older than what was reported", config: "weak records overlap", caught: []string{"I4"},
+			}),
+		},
+		{
+			name: "adopts what is older than what was reported", config: "weak records overlap", caught: []string{"I4"},
 			rec: func(durable State, found []Found, fresh GenID) (State, Effects) {
 				r := durable.Reported
 				for _, f := range found {
@@ -317,15 +380,19 @@ func recoverMutants() []mutant {
 				s, f := Recover(durable, found, fresh)
 				s.Reported = r
 				return s, f
-			}},
-		{name: "forgets what is left of a generation", config: "overlap", caught: []string{"I8"},
+			},
+		},
+		{
+			name: "forgets what is left of a generation", config: "overlap", caught: []string{"I8"},
 			rec: func(durable State, found []Found, fresh GenID) (State, Effects) {
 				s, f := Recover(durable, found, fresh)
 				s.Old = Gen{}
 				f.drop(Stop)
 				return s, f
-			}},
-		{name: "reports before the slot is placed", config: "overlap", caught: []string{"I4"},
+			},
+		},
+		{
+			name: "reports before the slot is placed", config: "overlap", caught: []string{"I4"},
 			rec: func(durable State, found []Found, fresh GenID) (State, Effects) {
 				s, f := Recover(durable, found, fresh)
 				if p := f.find(Place); p != nil {
@@ -334,38 +401,52 @@ func recoverMutants() []mutant {
 					f.add(place)
 				}
 				return s, f
-			}},
-		{name: "forgets a release that was committed", config: "overlap", caught: []string{"L1"},
+			},
+		},
+		{
+			name: "forgets a release that was committed", config: "overlap", caught: []string{"L1"},
 			rec: func(durable State, found []Found, fresh GenID) (State, Effects) {
 				s, f := Recover(durable, found, fresh)
 				s.StartWanted = false
 				return s, f
-			}},
+			},
+		},
 	}
 }
 
 func patienceMutants() []mutant {
 	return []mutant{
-		{name: "forgets to sweep", config: "overlap", caught: []string{"P1"},
-			step: after(func(_ State, _ Event, _ *State, f *Effects) { f.dropArm(TimerSweep) })},
-		{name: "never sleeps", config: "overlap", caught: []string{"P1"},
+		{
+			name: "forgets to sweep", config: "overlap", caught: []string{"P1"},
+			step: after(func(_ State, _ Event, _ *State, f *Effects) { f.dropArm(TimerSweep) }),
+		},
+		{
+			name: "never sleeps", config: "overlap", caught: []string{"P1"},
 			step: after(func(_ State, e Event, _ *State, f *Effects) {
 				if e.Kind == SwitchDone {
 					f.dropArm(TimerIdle)
 				}
-			})},
-		{name: "forgets to drain", config: "overlap", caught: []string{"P1"},
-			step: after(func(_ State, _ Event, _ *State, f *Effects) { f.drop(Drain) })},
-		{name: "does not hurry a drain", config: "overlap, restart", caught: []string{"P3"},
-			step: after(func(_ State, _ Event, _ *State, f *Effects) { f.drop(CutDrain) })},
-		{name: "does not hear a wake", config: "overlap", caught: []string{"L1"},
+			}),
+		},
+		{
+			name: "forgets to drain", config: "overlap", caught: []string{"P1"},
+			step: after(func(_ State, _ Event, _ *State, f *Effects) { f.drop(Drain) }),
+		},
+		{
+			name: "does not hurry a drain", config: "overlap, restart", caught: []string{"P3"},
+			step: after(func(_ State, _ Event, _ *State, f *Effects) { f.drop(CutDrain) }),
+		},
+		{
+			name: "does not hear a wake", config: "overlap", caught: []string{"L1"},
 			step: func(s State, e Event) (State, Effects) {
 				if e.Kind == WakeAsked {
 					return s, Effects{}
 				}
 				return Step(s, e)
-			}},
-		{name: "waits for ever for a number", config: "no numbers", caught: []string{"P2"},
+			},
+		},
+		{
+			name: "waits for ever for a number", config: "no numbers", caught: []string{"P2"},
 			step: func(s State, e Event) (State, Effects) {
 				if e.Fresh != 0 {
 					return Step(s, e)
@@ -374,14 +455,18 @@ func patienceMutants() []mutant {
 				m.apply(e)
 				m.place()
 				return m.s, m.out
-			}},
-		{name: "keeps a wish that was granted", config: "overlap", caught: []string{"L1", "L5"},
+			},
+		},
+		{
+			name: "keeps a wish that was granted", config: "overlap", caught: []string{"L1", "L5"},
 			step: after(func(_ State, e Event, s *State, _ *Effects) {
 				if e.Kind == ReportDone {
 					s.WakeWanted = true
 				}
-			})},
-		{name: "does not back off", config: "restarts and crashes", caught: []string{"L3"},
+			}),
+		},
+		{
+			name: "does not back off", config: "restarts and crashes", caught: []string{"L3"},
 			step: func(s State, e Event) (State, Effects) {
 				next, f := Step(s, e)
 				if s.Deferred == 0 && next.Deferred != 0 {
@@ -393,15 +478,20 @@ func patienceMutants() []mutant {
 					return m.s, m.out
 				}
 				return next, f
-			}},
-		{name: "lets two releases take turns without a pause", config: "overlap", caught: []string{"L3"},
+			},
+		},
+		{
+			name: "lets two releases take turns without a pause", config: "overlap", caught: []string{"L3"},
 			step: ahead(func(s *State, _ *Event) {
 				if s.Attempt.Gen != 0 && s.Deferred != 0 && s.Next.Rel.Rev != s.Deferred {
 					s.Deferred = 0 // as if the newer failure took the place of the older
 				}
-			})},
-		{name: "backs off without growing pauses", config: "overlap", caught: []string{"L4"},
-			step: after(func(_ State, _ Event, s *State, f *Effects) { s.Backoff = min(s.Backoff, 1) })},
+			}),
+		},
+		{
+			name: "backs off without growing pauses", config: "overlap", caught: []string{"L4"},
+			step: after(func(_ State, _ Event, s *State, f *Effects) { s.Backoff = min(s.Backoff, 1) }),
+		},
 	}
 }
 

@@ -10,9 +10,6 @@ type Found struct {
 	Alive   bool  // its main process runs, is the recorded one and answers
 }
 
-// maxFound is how many generations of one app can exist at once.
-const maxFound = 3
-
 // Recover places an app after usher was started again. durable carries what was
 // committed: Desired, Good, Reported, Held, DownHeld, Restarts, Paused,
 // Maintenance. found is ordered by generation number, oldest first, at most
