@@ -114,6 +114,7 @@ func (r *runner) commitRelease(ifVersion uint64, rel store.Release, also func(*s
 		rel.CreatedAt = r.act.now()
 		a.Releases = append(a.Releases, rel)
 		a.Desired = rel.Revision
+		a.DownHeld = false // a release lifts it, in the same transaction
 		return nil
 	})
 	return rel, err
@@ -151,12 +152,12 @@ func (r *runner) commitLifted() error {
 }
 
 // commitOutcome keeps what status tells, and the failure book.
-func (r *runner) commitOutcome(o store.Outcome, held bool) error {
+func (r *runner) commitOutcome(o store.Outcome, blamed, held bool) error {
 	down, cur := r.state.DownHeld, r.state.Cur
 	return r.update(0, func(a *store.App) error {
 		a.Outcomes = append(a.Outcomes, o)
 		a.DownHeld = down
-		if o.Outcome == lc.Failed.String() || o.Outcome == lc.Down.String() || held {
+		if blamed || held {
 			f := a.Failures[o.Revision]
 			f.Count, f.Last, f.Reason, f.HeldDown = f.Count+1, o.At, o.Reason, f.HeldDown || held
 			if a.Failures == nil {
@@ -202,7 +203,7 @@ func (r *runner) outcome(e lc.Effect) {
 	last.Outcome = o
 	r.last = last
 	r.count(func(t *Totals) { t.Attempts[AttemptKey{o.Cause, o.Mode, o.Outcome}]++ })
-	r.warn("record an outcome", r.commitOutcome(o, e.Held))
+	r.warn("record an outcome", r.commitOutcome(o, e.Outcome != lc.Done && e.Reason <= lc.ReasonUnhealthy, e.Held))
 	r.note("outcome", e.Gen, o.Cause+" of revision "+itoa(int(o.Revision))+": "+o.Outcome+because(o.Reason))
 	r.finish(e, last)
 }

@@ -58,6 +58,9 @@ func (r *runner) newGeneration(e lifecycle.Effect) (*generation, error) {
 		Generation: uint64(e.Gen), App: r.name, Revision: uint64(e.Rel.Rev),
 		Mode: e.Mode.String(), AttemptID: uint64(e.Gen), BootID: r.act.bootID,
 	}
+	if r.state.Next.ID == e.Gen {
+		g.run.Restart = r.state.Next.Restart
+	}
 	r.gens[e.Gen] = g
 	rel, ok := r.record.Release(uint64(e.Rel.Rev))
 	if !ok {

@@ -133,7 +133,7 @@ func (r *runner) adopt(run store.Run) lc.Found {
 	g.ctx, g.cancel = context.WithCancel(r.act.life)
 	f := lc.Found{
 		ID: lc.GenID(run.Generation), Rel: lc.Release{Rev: lc.Revision(run.Revision), Ran: true},
-		Restart: uint32(r.record.RestartsDone), Stage: stageOf(run.Phase),
+		Restart: run.Restart, Stage: stageOf(run.Phase),
 	}
 	if rel, ok := r.record.Release(run.Revision); ok {
 		g.rel = *rel

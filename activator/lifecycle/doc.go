@@ -23,13 +23,22 @@
 //     the good one) with what runs, and begins at most one attempt. So a newer
 //     release, a restart that is owed and a wake are one rule, not three.
 //
-// What a caller must do: feed events of one app one at a time, and give every
-// event a Fresh generation number that was never used before. Step uses it only
-// when it begins an attempt; State.Next.ID tells.
+// What a caller must do:
+//
+//   - Feed events of one app one at a time, and give every event a Fresh
+//     generation number that was never used before. Step uses it only when it
+//     begins an attempt; State.Next.ID tells. Without one (0) the sweep tries
+//     again.
+//   - Carry out Intent, RecordRan, RecordSwitching, Switch, Report, TrySleep and
+//     CommitFallback at once, and feed their answers before any other event.
+//   - Make what people ask durable before it is fed. The record that makes a
+//     release desired also clears DownHeld.
+//   - Call a drain off when RecordSwitched names its generation: the parked went
+//     back to the incumbent.
 //
 // # One wake
 //
-// Wake → Intent → Prepare → (RecordRan) → Go → Health → RecordSwitching →
+// Wake → (Verify) → Intent → Prepare → (RecordRan) → Go → Health → RecordSwitching →
 // Switch → RecordSwitched. The slot parks requests (waking) until Switch.
 //
 // # One overlap swap
@@ -44,4 +53,12 @@
 // been asked by now; the child waits at its go-byte) → Place(holding) → Drain
 // and Stop of the incumbent, proven empty → RecordRan → Go → Health → … as
 // above. Two generations never run at once.
+//
+// # What is checked
+//
+// The tests visit every state that this code and a model of its environment (what
+// is durable, what is alive, what is under way, one request, one cache entry) can
+// reach within their bounds, and ask the invariants of the design in each; every
+// invariant is shown to catch a deliberately wrong variant of Step or Recover. The
+// bounds are those of configs in explore_test.go, wider with USHER_EXPLORE=full.
 package lifecycle

@@ -2,8 +2,14 @@ package lifecycle
 
 import "testing"
 
-// Liveness, as questions about the graph of all states. "Quiet" means that
+// Liveness (I9), as questions about the graph of all states. "Quiet" means that
 // nobody asks for anything and nothing crashes.
+//
+//	L1  where nothing happens by itself any more, it is settled: what is wanted serves or sleeps, or it is a failure that says why
+//	L2  quiet and without failures, every way ends: there is no cycle (with L1: it always gets to what is wanted)
+//	L3  quiet, whatever fails: no cycle spawns without the back-off timer
+//	L4  and on a cycle that spawns, the pauses have grown to their longest
+//	L5  what is desired, once reached and reported, stays what boots, serves and is cached, whatever requests, wakes and sleeps come
 
 // mark says what the questions need to know of w.
 func (x *explorer) mark(w *world) mark {
@@ -139,8 +145,9 @@ func (g *graph) stuck() int32 {
 	return -1
 }
 
-// strays finds a state that is not aimed at what is desired and that can be
-// reached from one that matched, by requests, wakes and sleeps alone.
+// strays finds a state that is not aimed at what is desired, or that rests as a
+// failure, and that can be reached from one that matched by requests, wakes and
+// sleeps alone.
 func (g *graph) strays() int32 {
 	seen := make([]bool, len(g.parent))
 	var todo []int32
@@ -153,7 +160,7 @@ func (g *graph) strays() int32 {
 	for len(todo) > 0 {
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		if g.marks[at]&markAimed == 0 {
+		if m := g.marks[at]; m&markAimed == 0 || m&markSettled != 0 && m&markMatch == 0 {
 			return at
 		}
 		for _, e := range g.out(at) {

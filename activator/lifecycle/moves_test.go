@@ -13,7 +13,7 @@ const (
 	moveLate                    // an answer that was overtaken arrives
 	moveDies                    // an app process ends by itself
 	moveTold                    // usher learns of it
-	moveTimer                   //
+	moveTimer                   // a timer fires
 	moveWake                    // the edge's wake arrives
 	moveArrives                 // a request arrives
 	moveServed                  // a request is answered

@@ -129,6 +129,7 @@ type Run struct {
 	Generation uint64    `json:"generation"`
 	App        string    `json:"app"`
 	Revision   uint64    `json:"revision"`
+	Restart    uint32    `json:"restart,omitempty"` // the restart count it was started under
 	Build      string    `json:"build,omitempty"`
 	Digest     string    `json:"digest,omitempty"`
 	Mode       string    `json:"mode,omitempty"` // effective mode, decided before anything ran

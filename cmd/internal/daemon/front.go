@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 type front struct {
 	edge *edge.Edge
 
-	mu      sync.Mutex // guards leaving
+	mu      sync.Mutex // guards leaving; the activator must not be asked anything under it
 	leaving map[string]*edge.App
 }
 
@@ -57,12 +58,12 @@ func (f *front) all(name string) []*edge.App {
 	return out
 }
 
-// forget lets go of the apps that have left for good.
-func (f *front) forget(here func(app string) bool) {
+// forget lets go of the apps that have left for good: all but those named.
+func (f *front) forget(but []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for name := range f.leaving {
-		if !here(name) {
+		if !slices.Contains(but, name) {
 			delete(f.leaving, name)
 		}
 	}

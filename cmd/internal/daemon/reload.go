@@ -38,10 +38,7 @@ func (d *daemon) reload(ctx context.Context) (activator.Changes, error) {
 		_ = d.edge.SetApps(edgeApps(old)) // it was valid before
 		return ch, err
 	}
-	d.front.forget(func(app string) bool {
-		_, err := d.act.Status(app)
-		return err == nil
-	})
+	d.front.forget(d.act.Names())
 	for _, name := range ch.Removed {
 		d.front.keep(name)
 	}

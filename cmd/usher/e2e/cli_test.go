@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -268,6 +271,14 @@ func TestEventsAreFollowedAcrossARestart(t *testing.T) {
 	if !events.until("wake of revision 1: done") {
 		t.Fatal("the wake is missing")
 	}
+	// Events are written behind; a kill may cost the last few milliseconds of them.
+	u.eventually(5*time.Second, "the wake is on disk", func() error {
+		text, err := os.ReadFile(filepath.Join(u.state(), "events.jsonl"))
+		if err == nil && !strings.Contains(string(text), "wake of revision 1: done") {
+			err = errors.New("not yet")
+		}
+		return err
+	})
 	u.kill()
 	u.serve()
 	if !events.until("adopted pid") {

@@ -48,11 +48,12 @@ func TestMain(m *testing.M) {
 const atOnce = 5
 
 func (l *lab) run(m *testing.M) int {
-	if err := l.open(); err != nil {
+	err := l.open()
+	defer os.RemoveAll(l.dir)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
-	defer os.RemoveAll(l.dir)
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(max(runtime.GOMAXPROCS(0), atOnce))); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
@@ -188,8 +189,9 @@ func prepare(t *testing.T, o options) *usher {
 	}
 	u := &usher{t: t, dir: scratch(t), args: o.args}
 	u.listen = freeAddress(t)
-	first := firstAppPort + int(theLab.seats.Add(1)%seats)*appPorts
-	u.ports = fmt.Sprintf("%d-%d", first, first+appPorts-1)
+	ports := rounds(190, 1900) // a port rests for a minute before it is used again
+	first := firstAppPort + int(theLab.seats.Add(1))%(appPorts/ports)*ports
+	u.ports = fmt.Sprintf("%d-%d", first, first+ports-1)
 	u.admin = filepath.Join(u.dir, "admin.sock")
 	u.client = u.newClient()
 	u.control = &http.Client{Timeout: time.Minute, Transport: &http.Transport{
@@ -221,8 +223,8 @@ func scratch(t *testing.T) string {
 // Ports that the kernel gives to nobody by itself: apps have the 20000s, ushers
 // the 30000s.
 const (
-	firstAppPort, appPorts, seats = 20000, 190, 50
-	firstListenPort, listenPorts  = 30000, 2700
+	firstAppPort, appPorts       = 20000, 9500
+	firstListenPort, listenPorts = 30000, 2700
 )
 
 // freeAddress is an address that nothing listens on.

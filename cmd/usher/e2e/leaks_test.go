@@ -134,8 +134,12 @@ func (u *usher) dumpLog() {
 		return
 	}
 	u.t.Logf("the end of usher's log:\n%s", u.logTail(60))
-	if _, race, found := strings.Cut(u.logTail(1<<20), "WARNING: DATA RACE"); found {
-		u.t.Logf("a data race:%s", race[:min(len(race), 6000)])
+	all := u.logTail(1 << 20)
+	for _, mark := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: ", "SIGQUIT: ", "SIGABRT: ", "SIGSEGV: "} {
+		if at := strings.Index(all, mark); at >= 0 {
+			u.t.Logf("what ended it: %s", all[at:min(len(all), at+6000)])
+			return
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 // sent after a report that the reported generation, or a newer one, answered.
 func swapUnderLoad(t *testing.T, u *usher, swaps int, build func(i int) string) {
 	t.Helper()
+	ok(t, u.get("hello", "/"))
 	run := u.load(150, "hello")
 	for i := range swaps {
 		s := u.deploy("hello", build(i))
@@ -24,6 +25,7 @@ func swapUnderLoad(t *testing.T, u *usher, swaps int, build func(i int) string) 
 		}
 		run.ExpectGeneration(s.Generation)
 	}
+	pass(100 * time.Millisecond) // the last one answers too
 	res := lossless(t, run)
 	if len(res.Generations) < swaps {
 		t.Errorf("%d generations answered in %d swaps: %+v", len(res.Generations), swaps, res.Generations)
