@@ -27,7 +27,8 @@ demo: build ## wakes, swaps and puts to sleep an app before your eyes; KEEP=1 le
 	go run ./examples/demo $(if $(KEEP),--keep)
 
 test: ## everything that needs nothing but Go; a skipped test says why
-	go test ./...
+	go test $$(go list ./... | grep -v /cmd/usher/e2e)
+	go test ./cmd/usher/e2e # alone: it times real processes
 
 check: ## format, vet, staticcheck, the rules of the tree, and every benchmark once
 	@unformatted=$$(go run $(GOFUMPT) -l .) || exit 1; if [ -n "$$unformatted" ]; then \
@@ -39,7 +40,7 @@ check: ## format, vet, staticcheck, the rules of the tree, and every benchmark o
 	go test -run '^$$' -bench . -benchtime 1x ./...
 
 race: ## the tests under the race detector, but for the core: it has no goroutine
-	go test -race $$(go list ./... | grep -v /activator/lifecycle)
+	go test -race $$(go list ./... | grep -v -e /activator/lifecycle -e /cmd/usher/e2e)
 
 bench: ## the benchmarks, for numbers
 	go test -run '^$$' -bench . -benchmem ./...

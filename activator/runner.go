@@ -99,7 +99,7 @@ func (r *runner) apply(before, next lifecycle.State, effects *lifecycle.Effects)
 	if r.fresh != 0 && (next.Next.ID == r.fresh || next.Cur.ID == r.fresh) {
 		r.fresh = 0
 	}
-	if next.Slot.State != before.Slot.State {
+	if next.Slot.State != before.Slot.State && next.Halt != lifecycle.HaltShutdown {
 		r.note("state", 0, next.Slot.State.String())
 	}
 	for i := range effects.Len() {

@@ -84,7 +84,7 @@ func (d *drain) wait(spreading func(over time.Duration)) (timeUp, wanted bool) {
 				return true, true
 			}
 			spreading(max(min(spread, time.Until(end)), 0))
-			spread = 0
+			spread, end = 0, end.Add(farewell)
 		}
 		t.Reset(time.Until(end) - spread)
 	}
@@ -161,6 +161,10 @@ func (r *runner) stopped(gen lc.GenID, g *generation, end ending) lc.Event {
 
 // proofTime bounds the wait for the proof of empty after the kill.
 const proofTime = 5 * time.Second
+
+// farewell is how long the last of the closed streams may take to leave by itself
+// before it is cut.
+const farewell = 250 * time.Millisecond
 
 // end runs beside the mailbox; run is a copy.
 func (r *runner) end(g *generation, run store.Run, grace time.Duration) (e ending) {

@@ -320,6 +320,12 @@ func (d *daemon) openActivator(context.Context) error {
 		d.warn("usher is process 1: when it ends, all apps end with it and there is nothing to adopt at the next start")
 	}
 	d.backend = &activator.OS{Tree: tree, BootID: boot, Mark: s.State}
+	if tree != nil {
+		d.onClose(func() error {
+			_ = tree.Remove() // it stays while apps run in it
+			return nil
+		})
+	}
 	d.act, err = activator.New(activator.Options{
 		StateDir: s.State, RunDir: s.Run, BootID: boot, Timezone: timezone(),
 		Commits: d.bolt, Runs: runs, Depot: d.depot, Ports: ports, Backend: d.backend,

@@ -280,7 +280,7 @@ func TestWhatHappensToOneAppLeavesTheStreamsOfAnotherAlone(t *testing.T) {
 	steps := []func(){
 		func() { u.deploy("b", hello(t, "v2")) },
 		func() { u.must("restart", "b") },
-		func() { u.must("sleep", "b") },
+		func() { u.sleep("b") },
 		func() { u.must("wake", "b") },
 		func() { u.must("rollback", "b") },
 		func() { u.must("pause", "b") },

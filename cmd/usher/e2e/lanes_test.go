@@ -101,3 +101,15 @@ func (u *usher) awaitStarts(name string, want int) {
 		return nil
 	})
 }
+
+// sleep puts an app to sleep. It is refused while the last request, or a
+// predecessor, is on its way out, so it is tried until it is done.
+func (u *usher) sleep(name string) {
+	u.t.Helper()
+	u.eventually(10*time.Second, name+" sleeps", func() error {
+		if r := u.cli("sleep", name, "--timeout", "10s"); r.code != 0 {
+			return fmt.Errorf("exit code %d: %s", r.code, r.stderr)
+		}
+		return nil
+	})
+}

@@ -230,7 +230,7 @@ func TestTheFirstRequestIsAnsweredWhenTheAppIsReadyAndNotBefore(t *testing.T) {
 				if a := ok(t, u.get("hello", "/")); a.took < c.least-50*time.Millisecond || !underRace && a.took > c.most {
 					t.Errorf("want it between %s and %s, got %s", c.least, c.most, a)
 				}
-				u.must("sleep", "hello")
+				u.sleep("hello")
 			}
 		})
 	}
@@ -241,7 +241,7 @@ func TestWhatUsherCanAnswerItselfWakesNothing(t *testing.T) {
 	t.Parallel()
 	u := start(t, options{apps: []app{{cache: true}}})
 	page := ok(t, u.get("hello", "/cached"))
-	u.must("sleep", "hello")
+	u.sleep("hello")
 	u.awaitState("hello", admin.Asleep, 5*time.Second)
 	u.awaitStarts("hello", 1)
 	if a := ok(t, u.get("hello", "/cached")); a.body != page.body {
@@ -260,7 +260,7 @@ func TestWhatUsherCanAnswerItselfWakesNothing(t *testing.T) {
 		}
 		c.Close()
 	}
-	u.must("sleep", "hello") // comes after them
+	u.sleep("hello") // comes after them
 	if s := u.status("hello"); s.State != admin.Asleep || u.starts("hello") != 1 {
 		t.Errorf("it is %s after %d starts", s.State, u.starts("hello"))
 	}
@@ -301,7 +301,7 @@ func TestEveryWakeOfAFastAppAnswersAtOnce(t *testing.T) {
 				t.Errorf("cycle %d, %d callers: %s", i, callers, a)
 			}
 		}
-		u.must("sleep", "hello")
+		u.sleep("hello")
 	}
 }
 
@@ -423,7 +423,7 @@ func TestSleepLeavesNoChildOfAnAppAndNoZombie(t *testing.T) {
 				if n := len(u.processes()); n != 3 {
 					t.Fatalf("want the app and two children, have %d", n)
 				}
-				u.must("sleep", "hello", "--timeout", "10s")
+				u.sleep("hello")
 				if left := u.processes(); len(left) > 0 {
 					t.Fatalf("asleep, and %v live", left)
 				}
@@ -450,7 +450,7 @@ func TestSleepEndsChildrenInSessionsOfTheirOwn(t *testing.T) {
 			t.Errorf("pid %d outlives its generation", pid)
 		}
 	}
-	u.must("sleep", "hello", "--timeout", "10s")
+	u.sleep("hello")
 	if left := u.processes(); len(left) > 0 {
 		t.Errorf("asleep, and %v live", left)
 	}
