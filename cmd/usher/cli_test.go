@@ -252,7 +252,7 @@ func TestEveryEndOfAnOperationHasItsExitCode(t *testing.T) {
 		},
 		{admin.OpAbandoned, admin.Asleep, exitFailed, "usher: deploy hello: abandoned: why\nit took 1s\nhello is asleep\n"},
 		{admin.OpDown, admin.Down, exitFailed, "usher: deploy hello: down: why\nit took 1s\n" +
-			"nothing serves hello now; deploy another build, or try again with usher restart hello --retry\n"},
+			"nothing served hello when it failed; see usher status hello, deploy another build, or try again with usher restart hello --retry\n"},
 	} {
 		t.Run(string(tc.state), func(t *testing.T) {
 			tt := newTerminal(t, admin.AppStatus{Name: "hello", State: tc.app})

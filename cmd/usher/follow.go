@@ -294,7 +294,7 @@ func (p *pending) whatServes(ctx context.Context, op admin.Operation) []string {
 	case st.Generation != 0:
 		return []string{fmt.Sprintf("revision %d, generation %d, is still serving", st.Revision, st.Generation)}
 	case op.State == admin.OpDown, st.State == admin.Down:
-		return []string{"nothing serves " + p.app + " now; deploy another build, or try again with usher restart " + p.app + " --retry"}
+		return []string{"nothing served " + p.app + " when it failed; see usher status " + p.app + ", deploy another build, or try again with usher restart " + p.app + " --retry"}
 	}
 	return []string{p.app + " is " + string(st.State)}
 }
