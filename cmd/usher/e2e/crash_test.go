@@ -362,7 +362,7 @@ func TestAnAppThatIsDownStaysDownAcrossARestart(t *testing.T) {
 	t.Parallel()
 	u := start(t, options{apps: []app{{hold: true}}})
 	ok(t, u.get("hello", "/"))
-	u.exits(1, "nothing serves hello now", "deploy", "hello", hello(t, "v6", "crash"))
+	u.exits(1, "nothing served hello when it failed", "deploy", "hello", hello(t, "v6", "crash"))
 	u.kill()
 	u.serve()
 	if a := u.get("hello", "/"); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {

@@ -212,7 +212,7 @@ func TestAHoldThatFailsIsDownUntilTheNextDeploy(t *testing.T) {
 		ok(t, u.get("hello", "/"))
 		r := u.cli("deploy", "hello", hello(t, "v2", f.behaviour))
 		f.check(t, r)
-		if !strings.Contains(r.stderr, "nothing serves hello now") {
+		if !strings.Contains(r.stderr, "nothing served hello when it failed") {
 			t.Errorf("stderr does not tell that nothing serves:\n%s", r.stderr)
 		}
 		s := u.status("hello")
