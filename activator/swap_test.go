@@ -185,6 +185,21 @@ func TestAFailedHoldIsDownUntilARetry(t *testing.T) {
 	})
 }
 
+func TestAReleaseLiftsAFailedHoldThoughUsherCrashesRightAfterIt(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1", hold))
+		r.get("v1")
+		r.wantOp(r.deploy("v2 sick"), OpDown)
+		r.deploy("v3 boot=5s")
+		r.crash()
+		if rec, _ := r.w.mem.Get("hello"); rec.DownHeld {
+			t.Error("the release is committed and the app is still held down")
+		}
+		r.restart()
+		r.get("v3")
+	})
+}
+
 func TestTheFallbackOfAFailedHoldIsANewRevisionWithTheGoodBuild(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.apply(r.app("v1", hold, func(a *App) { a.Policy.Fallback = true }))
