@@ -40,8 +40,8 @@ func TestBrokenAnswersAreCountedByKindAndNeverRetried(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var connections atomic.Int32
-			target := serveRaw(t, func(n int, conn *net.TCPConn, _ *bufio.Reader) {
-				connections.Store(int32(n))
+			target := serveRaw(t, func(_ int, conn *net.TCPConn, _ *bufio.Reader) {
+				connections.Add(1)
 				if c.answer != "" {
 					write(t, conn, c.answer)
 				}
