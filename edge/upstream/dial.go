@@ -37,9 +37,15 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 // with EAGAIN where TCP would wait, so we wait.
 func (p *Pool) connect(ctx context.Context) (net.Conn, error) {
 	const longest = 20 * time.Millisecond
+	var full error
 	for pause := time.Millisecond; ; pause = min(2*pause, longest) {
 		nc, err := p.opt.Dial(ctx, p.opt.Network, p.opt.Address)
-		if err == nil || !errors.Is(err, syscall.EAGAIN) {
+		switch {
+		case errors.Is(err, syscall.EAGAIN):
+			full = err
+		case err != nil && full != nil && ctx.Err() != nil:
+			return nil, errors.Join(full, ctx.Err()) // the end of the time is not why
+		default:
 			return nc, err
 		}
 		t := time.NewTimer(pause)
@@ -47,7 +53,7 @@ func (p *Pool) connect(ctx context.Context) (net.Conn, error) {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return nil, errors.Join(err, ctx.Err())
+			return nil, errors.Join(full, ctx.Err())
 		}
 	}
 }

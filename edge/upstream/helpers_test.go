@@ -20,12 +20,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// eventually polls until ok, or fails the test after five seconds.
+// eventually polls until ok, or fails the test after twenty seconds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(5 * time.Second)
+	deadline := time.After(20 * time.Second)
 	for !ok() {
 		select {
 		case <-tick.C:
