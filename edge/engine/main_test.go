@@ -22,7 +22,9 @@ import (
 	"github.com/usher-edge/usher/edge"
 )
 
-const patience = 5 * time.Second
+// patience is for what happens by itself, on a machine that has other things to
+// do as well.
+const patience = 15 * time.Second
 
 // fasthttpClock keeps the Date of fasthttp's answers: one goroutine per process,
 // which nothing ends.
@@ -273,7 +275,7 @@ func (r *rig) serve(o Options, unix bool) {
 	r.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
-		_ = srv.Shutdown(ctx)
+		_ = srv.Shutdown(ctx) // resets what is left then
 		if err := <-served; !errors.Is(err, ErrClosed) {
 			r.t.Errorf("serve: %v", err)
 		}
@@ -318,6 +320,13 @@ func (r *rig) logged() []edge.Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]edge.Entry(nil), r.entries...)
+}
+
+// counted waits until the counters are as they should be: a client has its answer
+// a moment before its request is counted.
+func (r *rig) counted(what string, ok func(s edge.Stats) bool) {
+	r.t.Helper()
+	eventually(r.t, what, func() bool { return ok(r.app.Stats()) })
 }
 
 // last waits for n log entries and returns the last.

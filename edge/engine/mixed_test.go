@@ -87,7 +87,7 @@ func TestOddEndingsInEveryPhaseLeaveTheBooksStraight(t *testing.T) {
 	}
 	wg.Wait()
 	eventually(t, "all connections ended", func() bool { return r.srv.Connections() == 0 })
-	if s := r.app.Stats(); s.Open() != 0 || s.InFlight != 0 || s.Streams != 0 {
+	if s := r.app.Stats(); s.Open() != 0 || s.InFlight != 0 || s.Streams != 0 { // a connection ends after its requests
 		t.Fatalf("%+v", s)
 	}
 	var clients []*client

@@ -34,7 +34,7 @@ func TestShutdownClosesIdleConnectionsAtOnce(t *testing.T) {
 	if err := r.srv.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(began); d > time.Second {
+	if d := time.Since(began); d > patience { // the idle timeout is a minute
 		t.Errorf("took %v", d)
 	}
 	for _, c := range clients {
@@ -174,9 +174,7 @@ func TestTheEndOfADrainCutsWhatIsLeft(t *testing.T) {
 	}
 	other.get("/")
 	other.want(200, "new")
-	if s := r.app.Stats(); s.DrainCut != 2 || s.Failed != 2 {
-		t.Errorf("%+v", s)
-	}
+	r.counted("two cuts", func(s edge.Stats) bool { return s.DrainCut == 2 && s.Failed == 2 })
 }
 
 // D07: one long stream per generation does not keep any of them alive.
@@ -206,9 +204,7 @@ func TestManySwitchesLeaveNoStreamBehind(t *testing.T) {
 			}
 		}
 	}
-	if s := r.app.Stats(); s.Streams != 1 || s.InFlight != 1 {
-		t.Errorf("%+v", s)
-	}
+	r.counted("one stream", func(s edge.Stats) bool { return s.Streams == 1 && s.InFlight == 1 })
 }
 
 func TestAskAnswersFromMemory(t *testing.T) {

@@ -352,10 +352,19 @@ func TestContinueIsSentOnceAndOnlyIfTheAppDoesNotRefuse(t *testing.T) {
 	}
 	c.send("hello")
 	c.want(200, "hello")
-	c = post("/refuse")
-	if a := c.read("POST"); a.StatusCode != 401 || !a.Close {
-		t.Fatalf("%d, close %v", a.StatusCode, a.Close)
+	refusedUnasked := func() bool { // a machine that is busy for continueAfter makes it too late
+		c := post("/refuse")
+		a := c.read("POST")
+		unasked := a.StatusCode != 100
+		if !unasked {
+			a = c.read("POST")
+		}
+		if a.StatusCode != 401 || !a.Close {
+			t.Fatalf("%d, close %v", a.StatusCode, a.Close)
+		}
+		return unasked
 	}
+	eventually(t, "a refusal without an invitation", refusedUnasked)
 }
 
 func TestInterimAnswersArePassedOn(t *testing.T) {
@@ -402,7 +411,7 @@ func TestEventsAreSentAtOnceAndALeavingReaderEndsTheStream(t *testing.T) {
 			}
 		}
 	})
-	r := newRig(t, rigOptions{app: edge.AppConfig{FirstByteTimeout: 200 * time.Millisecond}})
+	r := newRig(t, rigOptions{app: edge.AppConfig{FirstByteTimeout: time.Second}})
 	r.app.Place(o.placement(1))
 	for name, leave := range map[string]func(c *client){
 		"closes": func(c *client) { c.Close() },
@@ -422,15 +431,13 @@ func TestEventsAreSentAtOnceAndALeavingReaderEndsTheStream(t *testing.T) {
 				t.Fatalf("%q, %v", b, err)
 			}
 		}
-		if s := r.app.Stats(); s.Streams != 1 || r.app.Activity().InFlight != 1 {
-			t.Errorf("%+v", s)
-		}
-		<-time.After(3 * sweepEvery) // S11: no deadline of others ends it
+		r.counted("one stream", func(s edge.Stats) bool { return s.Streams == 1 && s.InFlight == 1 })
+		<-time.After(time.Second + 3*sweepEvery) // S11: no deadline of others ends it
 		leave(c)
 		select {
 		case <-left:
-		case <-time.After(2 * time.Second):
-			t.Fatalf("%s: the app was not told within 2 s", name)
+		case <-time.After(patience):
+			t.Fatalf("%s: the app was not told", name)
 		}
 	}
 	if n := r.last(3).Result; n.Ending != edge.Gone || n.Cause != edge.CauseClientGone {
