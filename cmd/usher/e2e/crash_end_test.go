@@ -22,14 +22,14 @@ var endings = []struct {
 }{
 	{"ready", func(u *usher) { ok(u.t, u.get("port", "/")) }, true},
 	{"starting", func(u *usher) {
-		u.deploy("port", hello(u.t, "v8", "slow-start=1500ms"))
-		u.must("sleep", "port")
+		u.deploy("port", hello(u.t, "v8", "slow-start=4s"))
+		u.sleep("port")
 		go u.get("port", "/")
 		u.awaitState("port", admin.Waking, 5*time.Second)
 	}, false},
 	{"swapping", func(u *usher) {
 		ok(u.t, u.get("port", "/"))
-		u.cliAsync("deploy", "port", hello(u.t, "v8", "slow-start=1500ms"))
+		u.cliAsync("deploy", "port", hello(u.t, "v8", "slow-start=4s"))
 		u.awaitStatus("port", 5*time.Second, "swapping", hasStage("checking", "successor"))
 	}, true},
 	{"draining", func(u *usher) {
@@ -40,7 +40,7 @@ var endings = []struct {
 	}, true},
 	{"holding", func(u *usher) {
 		ok(u.t, u.get("port", "/"))
-		u.cliAsync("deploy", "port", "--mode", "hold", hello(u.t, "v8", "slow-start=1500ms"))
+		u.cliAsync("deploy", "port", "--mode", "hold", hello(u.t, "v8", "slow-start=4s"))
 		u.awaitStatus("port", 5*time.Second, "holding", hasStage("checking", "successor"))
 		go u.get("port", "/")
 	}, false},
@@ -65,7 +65,7 @@ func TestUsherEndsPromptlyInEveryState(t *testing.T) {
 				if code := u.terminate(15 * time.Second); code != 0 {
 					t.Errorf("exit code %d", code)
 				}
-				if took := time.Since(begun); took > 4*time.Second {
+				if took := time.Since(begun); took > 8*time.Second { // a stop alone may take 10s
 					t.Errorf("it took %s", took)
 				}
 				left := u.processes()

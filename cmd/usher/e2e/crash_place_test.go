@@ -15,7 +15,7 @@ func (u *usher) refused(want int) string {
 	u.launch()
 	select {
 	case <-u.exited:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience * 10 * time.Second):
 		u.t.Fatal("it runs")
 	}
 	if code := u.cmd.ProcessState.ExitCode(); code != want {

@@ -171,12 +171,10 @@ func TestARecycledPIDIsLeftAlone(t *testing.T) {
 		run["pid"] = innocent.Process.Pid
 		writeRecord(t, path, run)
 		u.serve()
-		if got := u.status(name); got.State != admin.Asleep {
-			t.Errorf("%s is %s, want asleep", name, got.State)
-		}
+		u.awaitState(name, admin.Asleep, 5*time.Second)
 		ok(t, u.get(name, "/"))
 		u.must("deploy", name, hello(t, "v2"), "--wait", "drained")
-		u.must("sleep", name)
+		u.sleep(name)
 		if !alive(innocent.Process.Pid) {
 			t.Errorf("the process that got the pid of %s was killed", name)
 		}
@@ -192,8 +190,8 @@ var killCases = []struct {
 	held      bool   // a request stays inside the incumbent
 	until     func(admin.AppStatus) bool
 }{
-	{"while the successor boots", "normal", "slow-start=1200ms", false, hasStage("checking", "successor")},
-	{"while the successor is unhealthy", "normal", "boot503=1200ms", false, hasStage("checking", "successor")},
+	{"while the successor boots", "normal", "slow-start=4s", false, hasStage("checking", "successor")},
+	{"while the successor is unhealthy", "normal", "boot503=4s", false, hasStage("checking", "successor")},
 	{"while the predecessor drains", "normal", "normal", true, hasStage("draining", "")},
 	{"while the predecessor is stopped", "ignore-term", "normal", false, hasStage("stopping", "")},
 }
@@ -215,7 +213,7 @@ func TestADeployIsFinishedAfterUsherWasKilledInIt(t *testing.T) {
 				o := twoApps()
 				for i := range o.apps {
 					o.apps[i].artifact = hello(t, "v1", c.incumbent)
-					o.apps[i].lines = append(o.apps[i].lines, `hold_drain = "20s"`, `stop_timeout = "1s"`)
+					o.apps[i].lines = append(o.apps[i].lines, `hold_drain = "20s"`, `stop_timeout = "4s"`)
 				}
 				u := start(t, o)
 				first := u.pid(name)
@@ -250,7 +248,7 @@ func TestADeployIsFinishedAfterUsherWasKilledInIt(t *testing.T) {
 func TestAStopIsFinishedAfterUsherWasKilledInIt(t *testing.T) {
 	t.Parallel()
 	stubborn := hello(t, "v7", "ignore-term")
-	u := start(t, options{apps: []app{{name: "port", artifact: stubborn, lines: []string{`stop_timeout = "1s"`}}}})
+	u := start(t, options{apps: []app{{name: "port", artifact: stubborn, lines: []string{`stop_timeout = "4s"`}}}})
 	pid := u.pid("port")
 	sleep := u.cliAsync("sleep", "port")
 	u.awaitStatus("port", 5*time.Second, "stopping", hasStage("stopping", ""))
@@ -277,15 +275,15 @@ func TestAnAppThatLogsMuchDoesNotNoticeThatUsherIsGone(t *testing.T) {
 	u.kill()
 	size := fileSize(t, log)
 	for range 20 {
-		a := ok(t, direct(st.Address, "/version"))
-		if a.took > 500*time.Millisecond {
-			t.Errorf("the app answered after %s", a.took)
-		}
+		ok(t, direct(st.Address, "/version")) // one that is blocked answers nothing
 		pass(50 * time.Millisecond)
 	}
-	if grown := fileSize(t, log) - size; grown < 100_000 {
-		t.Errorf("the app wrote %d bytes in a second without usher", grown)
-	}
+	u.eventually(10*time.Second, "the app writes on without usher", func() error {
+		if grown := fileSize(t, log) - size; grown < 100_000 {
+			return fmt.Errorf("it wrote %d bytes", grown)
+		}
+		return nil
+	})
 	u.serve()
 	if now := u.pid("hello"); now != pid {
 		t.Errorf("pid %d became %d", pid, now)
@@ -380,7 +378,7 @@ func TestAnAppThatIsDownStaysDownAcrossARestart(t *testing.T) {
 
 func TestARestartThatUsherOwesIsRunOnce(t *testing.T) {
 	t.Parallel()
-	u := start(t, options{apps: []app{{artifact: hello(t, "v1", "slow-start=700ms")}}})
+	u := start(t, options{apps: []app{{artifact: hello(t, "v1", "slow-start=3s")}}})
 	first := u.pid("hello")
 	asked := u.cliAsync("restart", "hello")
 	u.awaitStatus("hello", 5*time.Second, "booting", hasStage("checking", "successor"))

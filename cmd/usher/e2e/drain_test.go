@@ -58,13 +58,16 @@ func TestWhatOutlastsTheDrainIsCutAndCounted(t *testing.T) {
 	if a := <-slow; a.err == nil {
 		t.Errorf("want a reset, got %s", a)
 	}
-	if took < 700*time.Millisecond || took > 3*time.Second {
+	if took < 700*time.Millisecond || took > 15*time.Second { // the request would take 20s
 		t.Errorf("drained after %s", took)
 	}
-	m, err := u.metrics()
-	if err != nil || m.sum("usher_request_causes_total", `cause="drain-cut"`) != 1 {
-		t.Errorf("want one drain-cut, got %v, %v", m.sum("usher_request_causes_total", `cause="drain-cut"`), err)
-	}
+	u.eventually(5*time.Second, "one drain-cut is counted", func() error {
+		m, err := u.metrics()
+		if n := m.sum("usher_request_causes_total", `cause="drain-cut"`); err == nil && n != 1 {
+			return fmt.Errorf("it is %g", n)
+		}
+		return err
+	})
 	u.awaitOne("hello", u.status("hello").PID)
 }
 
@@ -73,7 +76,7 @@ func TestAStuckOldOneBlocksNoLaterSwap(t *testing.T) {
 	t.Parallel()
 	u := start(t, options{apps: []app{{
 		artifact: hello(t, "v1", "ignore-term"),
-		lines:    []string{`drain_timeout = "1500ms"`, `close_spread = "100ms"`, `stop_timeout = "400ms"`},
+		lines:    []string{`drain_timeout = "4s"`, `close_spread = "100ms"`, `stop_timeout = "400ms"`},
 	}}})
 	ok(t, u.get("hello", "/"))
 	stuck := u.open("hello", "/slowbody?n=100000&every=50ms")
@@ -84,7 +87,7 @@ func TestAStuckOldOneBlocksNoLaterSwap(t *testing.T) {
 		t.Error("the old one was ended before the drain was over")
 	}
 	s := u.deploy("hello", hello(t, "v3"))
-	if took := time.Since(begun); took > 8*time.Second {
+	if took := time.Since(begun); took > 30*time.Second { // the stuck request goes on for over an hour
 		t.Errorf("two swaps took %s", took)
 	}
 	if err := stuck.end(5 * time.Second); err == nil {
@@ -127,11 +130,11 @@ func TestAHoldWaitsForWhatIsInFlightAndParksTheRest(t *testing.T) {
 	t.Parallel()
 	u := start(t, options{apps: []app{{hold: true}}})
 	ok(t, u.get("hello", "/"))
-	slow := u.later("hello", "/sleep?d=1500ms")
+	slow := u.later("hello", "/sleep?d=4s")
 	deploy := u.cliAsync("deploy", "hello", hello(t, "v2"))
 	u.awaitState("hello", admin.Holding, 5*time.Second)
 	parked := together(20, func(int) answer { return u.get("hello", "/version") })
-	if a := ok(t, <-slow); a.body != "slept 1.5s in v1\n" {
+	if a := ok(t, <-slow); a.body != "slept 4s in v1\n" {
 		t.Errorf("want the old one to finish, got %s", a)
 	}
 	expect(t, parked, "v2\n")
@@ -192,7 +195,7 @@ func TestAHoldKillsWhatIgnoresTERMAndServesTheParked(t *testing.T) {
 	run := u.load(50, "hello")
 	begun := time.Now()
 	s := u.deploy("hello", hello(t, "v2"))
-	if took := time.Since(begun); took < 800*time.Millisecond || took > 5*time.Second {
+	if took := time.Since(begun); took < 800*time.Millisecond || took > 9*time.Second { // the default would be 10s
 		t.Errorf("the swap took %s with a stop_timeout of 800ms", took)
 	}
 	u.awaitOne("hello", s.PID)
@@ -208,11 +211,11 @@ func TestAHoldKillsWhatIgnoresTERMAndServesTheParked(t *testing.T) {
 // S02, H02: a hold does not wait for what has no end.
 func TestAHoldClosesStreamsAtOnce(t *testing.T) {
 	t.Parallel()
-	u := start(t, options{apps: []app{{hold: true}}})
+	u := start(t, options{apps: []app{{hold: true, lines: []string{`hold_drain = "50s"`}}}})
 	c, s := u.webSocket("hello"), u.open("hello", "/sse?every=100ms")
 	begun := time.Now()
 	u.deploy("hello", hello(t, "v2"))
-	if took := time.Since(begun); took > 3*time.Second {
+	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("the swap took %s", took)
 	}
 	if code, err := closing(c, time.Second); code != websocket.StatusServiceRestart {
@@ -228,22 +231,15 @@ func TestASlowDrainOfOneAppSlowsNoOther(t *testing.T) {
 	t.Parallel()
 	u := start(t, options{apps: []app{{name: "a"}, {name: "b"}}})
 	ok(t, u.get("a", "/"))
-	slow := u.later("a", "/sleep?d=3s")
+	slow := u.later("a", "/sleep?d=10s")
 	u.deploy("a", hello(t, "v2"))
 	run := u.load(100, "b")
 	begun := time.Now()
 	if s := u.deploy("b", hello(t, "v2")); s.State != admin.Awake {
 		t.Errorf("b is %s", s.State)
 	}
-	if took := time.Since(begun); took > 2*time.Second {
-		t.Errorf("the swap of b took %s", took)
-	}
-	begun = time.Now()
-	if s := u.status("a"); roles(s)["retiring"] != 1 {
-		t.Errorf("a does not drain any more: %+v", s.Generations)
-	}
-	if took := time.Since(begun); took > 500*time.Millisecond {
-		t.Errorf("status took %s", took)
+	if s := u.status("a"); roles(s)["retiring"] != 1 { // so neither of them waited for it
+		t.Errorf("a does not drain any more %s after the swap of b began: %+v", time.Since(begun), s.Generations)
 	}
 	lossless(t, run)
 	ok(t, <-slow)
@@ -252,18 +248,15 @@ func TestASlowDrainOfOneAppSlowsNoOther(t *testing.T) {
 // O15.
 func TestASuccessorThatHangsHoldsUpNoOtherApp(t *testing.T) {
 	t.Parallel()
-	u := start(t, options{apps: []app{{name: "a", health: []string{`timeout = "3s"`}}, {name: "b"}}})
+	u := start(t, options{apps: []app{{name: "a", health: []string{`timeout = "10s"`}}, {name: "b"}}})
 	ok(t, u.get("a", "/"))
 	ok(t, u.get("b", "/"))
 	hangs := u.cliAsync("deploy", "a", hello(t, "v2", "hang"))
 	u.awaitState("a", admin.Swapping, 5*time.Second)
 	begun := time.Now()
 	u.must("deploy", "b", hello(t, "v2"), "--wait=drained")
-	if took := time.Since(begun); took > 2*time.Second {
-		t.Errorf("the swap of b took %s", took)
-	}
 	if s := u.status("a"); s.State != admin.Swapping {
-		t.Errorf("a is %s: the test proves nothing", s.State)
+		t.Errorf("a is %s: b has waited for it, for %s", s.State, time.Since(begun))
 	}
 	if r := <-hangs; r.code != 1 {
 		t.Errorf("a: exit code %d", r.code)
@@ -342,7 +335,7 @@ func TestSIGTERMEndsUsherThoughStreamsAreOpen(t *testing.T) {
 	if code := u.terminate(10 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if took := time.Since(begun); took > 3*time.Second {
+	if took := time.Since(begun); took > 10*time.Second { // the boots take 20s, and the streams for ever
 		t.Errorf("it took %s with a drain of 1s", took)
 	}
 	code, err := closing(c, time.Second)
@@ -383,11 +376,11 @@ func TestSIGTERMDoesNotWaitForIdleClientsAndFinishesWhatIsInFlight(t *testing.T)
 		ok(t, u.lane().get("hello", "/"))
 	}
 	begun := time.Now()
-	if code := u.terminate(10 * time.Second); code != 0 || time.Since(begun) > 2*time.Second {
+	if code := u.terminate(10 * time.Second); code != 0 || time.Since(begun) > 20*time.Second { // the drain would take 30s
 		t.Errorf("exit code %d after %s", code, time.Since(begun))
 	}
 	u.serve()
-	slow := u.later("hello", "/sleep?d=1s")
+	slow := u.later("hello", "/sleep?d=3s")
 	if code := u.terminate(10 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -447,7 +440,7 @@ func TestTheSuccessorTakesOverAsSoonAsItCanFromAnIncumbentThatDies(t *testing.T)
 	u := start(t, options{})
 	ok(t, u.get("hello", "/"))
 	pid := u.status("hello").PID
-	deploy := u.cliAsync("deploy", "hello", hello(t, "v2", "slow-start=1500ms"))
+	deploy := u.cliAsync("deploy", "hello", hello(t, "v2", "slow-start=5s"))
 	u.awaitState("hello", admin.Swapping, 5*time.Second)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

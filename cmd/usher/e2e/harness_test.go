@@ -370,7 +370,7 @@ func (u *usher) terminate(limit time.Duration) int {
 	u.signal(syscall.SIGTERM)
 	select {
 	case <-u.exited:
-	case <-time.After(limit):
+	case <-time.After(patience * limit):
 		u.t.Errorf("usher has not stopped %s after SIGTERM:\n%s", limit, u.logTail(20))
 		u.kill()
 	}
@@ -502,9 +502,13 @@ func (u *usher) eventually(limit time.Duration, what string, check func() error)
 	}
 }
 
+// patience multiplies every limit for something that ends by itself: limits are
+// for a machine that has nothing else to do, and tests run on others.
+const patience = 4
+
 // poll calls check until it is content; the error is its last word.
 func poll(limit time.Duration, check func() error) error {
-	deadline := time.After(limit)
+	deadline := time.After(patience * limit)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {

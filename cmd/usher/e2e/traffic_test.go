@@ -118,7 +118,7 @@ func (u *usher) raw() net.Conn {
 // webSocket opens a WebSocket to the app's echo.
 func (u *usher) webSocket(name string) *websocket.Conn {
 	u.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience*10*time.Second)
 	defer cancel()
 	c, _, err := websocket.Dial(ctx, url(name, "/ws"), &websocket.DialOptions{HTTPClient: u.newClient()})
 	if err != nil {
@@ -130,7 +130,7 @@ func (u *usher) webSocket(name string) *websocket.Conn {
 
 // echo sends a message and expects it back.
 func echo(c *websocket.Conn, message string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience*5*time.Second)
 	defer cancel()
 	if err := c.Write(ctx, websocket.MessageText, []byte(message)); err != nil {
 		return err
@@ -145,7 +145,7 @@ func echo(c *websocket.Conn, message string) error {
 // closing waits until the other side ends the WebSocket and returns the status
 // of its close frame.
 func closing(c *websocket.Conn, limit time.Duration) (websocket.StatusCode, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), patience*limit)
 	defer cancel()
 	for {
 		_, _, err := c.Read(ctx)
@@ -200,7 +200,7 @@ func (s *stream) end(limit time.Duration) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(limit):
+	case <-time.After(patience * limit):
 		s.stop()
 		<-done
 		return errors.New("the stream goes on")
