@@ -58,12 +58,13 @@ func TestLatencyOfAStallCountsFromTheSchedule(t *testing.T) {
 			slowOnTheWire++
 		}
 	}
-	// Those due in the first 250 ms waited for 50 ms at least.
+	// Those due in the first 250 ms waited for 50 ms at least; a busy machine adds
+	// to both.
 	if slow < 48 {
 		t.Errorf("%d requests were slow from their schedule on, want about 50", slow)
 	}
-	if slowOnTheWire > 20 {
-		t.Errorf("%d requests were slow on the wire; the test wants few, so that the difference shows", slowOnTheWire)
+	if slowOnTheWire > slow-20 {
+		t.Errorf("%d requests were slow, and %d of them on the wire; the test wants few, so that the difference shows", slow, slowOnTheWire)
 	}
 	for _, i := range []int{0, 10, 20, 30, 40} {
 		e, want := &entries[i], stall-time.Duration(i)*5*time.Millisecond

@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		// What a clean-up has killed may take a moment to go.
-		deadline := time.Now().Add(5 * time.Second)
+		deadline := time.Now().Add(20 * time.Second)
 		left := leftBehind()
 		for len(left) > 0 && time.Now().Before(deadline) {
 			left = leftBehind()
@@ -44,17 +44,17 @@ func leftBehind() []int {
 // testMark is in the environment of every process that a test starts.
 func testMark() string { return fmt.Sprintf("USHER_CGROUP_TEST=%d", os.Getpid()) }
 
-// eventually polls cond until it holds; it fails the test after 10 s.
+// eventually polls cond until it holds; it fails the test after 20 s.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(20 * time.Second)
 	for !cond() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within 20 s: %s", what)
 		}
 	}
 }

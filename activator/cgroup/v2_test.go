@@ -86,7 +86,7 @@ func TestWaitEmptyWakesOnTheLastExit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("was not woken")
 	}
 }
@@ -105,7 +105,7 @@ func TestWaitEmptyEndsWhenTheGroupIsRemovedByOthers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(20 * time.Second):
 			t.Fatal("was not woken")
 		}
 	}

@@ -17,12 +17,12 @@ func TestASilentStreamIsGivenUpAndTriedAgain(t *testing.T) {
 	addr, _ := admintest.Start(t, ctl, admin.Options{Heartbeat: time.Hour})
 	c := New(addr, Options{Retry: time.Millisecond})
 	t.Cleanup(c.Close)
-	c.silence = 20 * time.Millisecond
+	c.silence = 100 * time.Millisecond
 	op, err := c.Wake(context.Background(), admin.Change{App: "hello"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	found := make(chan struct{}, 100)
 	done := make(chan error, 1)

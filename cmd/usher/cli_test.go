@@ -64,7 +64,7 @@ func (tt *terminal) world(stdout, stderr io.Writer) world {
 
 func (tt *terminal) run(line ...string) (code int, stdout, stderr string) {
 	tt.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return tt.runContext(ctx, line...)
 }
@@ -126,7 +126,7 @@ func (w *watchedBuffer) contains(text string) bool {
 
 func (w *watchedBuffer) waitFor(t *testing.T, text string) {
 	t.Helper()
-	late := time.After(10 * time.Second)
+	late := time.After(30 * time.Second)
 	for !w.contains(text) {
 		select {
 		case <-w.more:
