@@ -152,7 +152,7 @@ func (c Cause) appVerdict() Verdict {
 	case CauseSlowClient:
 		return Verdict{499, "", "slow-client", "", false}
 	case CauseAborted:
-		return Verdict{502, "http_response_incomplete", "upstream-aborted", "", false}
+		return Verdict{502, "http_response_incomplete", "upstream-aborted", "The app broke off its answer.", false}
 	default: // CauseDrainCut
 		return Verdict{503, "", "drain-cut", "The app was replaced before it had answered.", true}
 	}

@@ -317,7 +317,7 @@ func (c *conn) close() {
 	if c.broken {
 		return
 	}
-	if c.linger {
+	if c.linger || c.mem != nil && c.mem.r < c.mem.w {
 		c.drain()
 	}
 	c.disarm()

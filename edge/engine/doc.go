@@ -12,8 +12,9 @@
 //   - Nothing is forwarded that http1 does not accept, and the connection ends
 //     with the first thing it does not.
 //   - Bodies stream both ways with back-pressure; nothing is buffered whole.
-//   - An answer that broke off after its head was sent ends in a reset, never in
-//     a neat ending, is never stored, and its connection is never used again.
+//   - An answer that is not valid HTTP, breaks off, or is followed by surplus
+//     bytes is 502 if its head has not gone out; else it ends in a reset, never
+//     in a neat ending. It is never stored, and its connection never used again.
 //   - Answers to pipelined requests go out in order, each at once.
 //   - A request is sent a second time only on proof that the first try delivered
 //     nothing, or if it is idempotent, without a body, and met a connection that

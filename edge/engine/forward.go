@@ -40,8 +40,8 @@ func (c *conn) forward(t *edge.Target) (again bool) {
 	c.try.up = up
 	c.up.Store(up)
 	more, err := c.send(up)
-	if err != nil && (errors.Is(err, errBadBody) || upstream.Undelivered(err)) {
-		return c.fail(err, 0)
+	if err != nil && up.Wrote() == 0 {
+		return c.fail(err, 0) // whatever kept it back, there will be no answer
 	}
 	if more && err == nil {
 		c.startPump()

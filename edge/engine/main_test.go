@@ -285,11 +285,16 @@ func (r *rig) serve(o Options, unix bool) {
 
 // audit is invariant I12: every request that began has ended, one way.
 func (r *rig) audit() {
-	s, u := r.app.Stats(), r.edge.Unrouted()
-	if s.Open() != 0 || u.Open() != 0 || s.InFlight != 0 || s.Parked != 0 || s.Streams != 0 {
-		r.t.Errorf("left over: %+v %+v", s, u)
+	u := r.edge.Unrouted()
+	got := u.Accepted
+	for _, a := range r.edge.Apps() {
+		s := a.Stats()
+		got += s.Accepted
+		if s.Open() != 0 || u.Open() != 0 || s.InFlight != 0 || s.Parked != 0 || s.Streams != 0 {
+			r.t.Errorf("left over: %+v %+v", s, u)
+		}
 	}
-	if got := s.Accepted + u.Accepted; got != r.edge.Accepted() {
+	if got != r.edge.Accepted() {
 		r.t.Errorf("%d requests began, %d were counted in", r.edge.Accepted(), got)
 	}
 	if n := uint64(len(r.logged())); n != r.edge.Accepted() {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"time"
 
 	"github.com/usher-edge/usher/edge"
@@ -85,7 +86,7 @@ func (c *conn) relayBody(up *upstream.Conn, chunked bool) edge.Cause {
 	for {
 		data, done, was, err := c.readBody(up)
 		if err != nil || was.any() {
-			return c.flushBroken(was)
+			return c.brokeOff(err, was)
 		}
 		if cause := c.passOn(up, data, done, chunked); cause != edge.CauseNone || done {
 			return cause
@@ -114,18 +115,22 @@ func (c *conn) flush() edge.Cause {
 	return cause
 }
 
-// flushBroken says why an answer broke off after its head. The head itself may
-// still wait in m.out; it is sent, as the client should not read less than the
-// truth.
-func (c *conn) flushBroken(was interrupt) edge.Cause {
-	if was.gone() {
+// brokeOff says why there is no more of an answer, or that what there is of it
+// is not valid.
+func (c *conn) brokeOff(err error, was interrupt) edge.Cause {
+	var malformed *http1.Error
+	switch {
+	case was.gone():
 		return edge.CauseClientGone
+	case c.unsent() && errors.As(err, &malformed):
+		return edge.CauseBadResponse
+	default:
+		return edge.CauseAborted
 	}
-	if len(c.mem.out) > 0 {
-		c.flush()
-	}
-	return edge.CauseAborted
 }
+
+// unsent says whether the head of an answer that is being relayed still waits.
+func (c *conn) unsent() bool { return len(c.mem.out) > 0 }
 
 // passOn sends one piece of body, together with what is in m.out.
 func (c *conn) passOn(up *upstream.Conn, data []byte, done, chunked bool) edge.Cause {
@@ -170,6 +175,11 @@ func (c *conn) endRelay(up *upstream.Conn, cause edge.Cause) {
 		x.fill.Commit()
 	default:
 		x.fill.Abort()
+	}
+	if c.unsent() && cause.Ending() != edge.Gone {
+		c.discard(up)
+		c.refuse(cause) // the client has seen nothing of the answer
+		return
 	}
 	ok := c.finish(c.result(cause))
 	if cause != edge.CauseNone || !ok {

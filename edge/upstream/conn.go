@@ -190,7 +190,8 @@ func (c *Conn) headFailed(err error) error {
 
 // ReadBody returns the next piece of the body of the last head, valid until
 // the next call that reads. done comes with the last piece, which may be
-// empty. A body cut short is an error, never done.
+// empty. A body cut short, or followed by bytes that belong to no answer, is an
+// error, never done.
 func (c *Conn) ReadBody(deadline time.Time) (data []byte, done bool, err error) {
 	for {
 		data, n, done, err := c.framer.Next(c.unread())
@@ -198,6 +199,9 @@ func (c *Conn) ReadBody(deadline time.Time) (data []byte, done bool, err error) 
 			return nil, false, c.bodyFailed(err)
 		}
 		c.r += n
+		if done && c.r < c.w {
+			return nil, false, c.bodyFailed(errSurplus)
+		}
 		if len(data) > 0 || done {
 			return data, done, nil
 		}

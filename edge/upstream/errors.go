@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/usher-edge/usher/edge/http1"
 )
 
 // Sentinels of Get, wrapped in *Error.
@@ -24,6 +26,8 @@ var (
 	errCutHead     = errors.New("app closed the connection within the response head")
 	errCutBody     = errors.New("app closed the connection within the response body")
 	errInterrupted = errors.New("interrupted")
+
+	errSurplus = &http1.Error{Status: 502, Reason: "app sent more than its answer"}
 )
 
 // Error is what Get and the methods of Conn return, io.EOF of Read apart. It

@@ -1,0 +1,304 @@
+package engine
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usher-edge/usher/edge"
+)
+
+// The gate, through the real engine: what each line of it refuses is answered,
+// ends the connection, and neither it nor what comes after it reaches the app.
+// Every spelling of every line is tried on the parser itself (edge/http1,
+// TestGateRefusesWhatTwoParsersCouldReadDifferently); here each line stands with
+// the section it follows and the cases that the engine could get wrong.
+
+const gateHost = "Host: app.test\r\n"
+
+func gateGet(fields string) string { return "GET / HTTP/1.1\r\n" + gateHost + fields + "\r\n" }
+
+func gateChunks(chunks string) string {
+	return "POST / HTTP/1.1\r\n" + gateHost + "Transfer-Encoding: chunked\r\n\r\n" + chunks
+}
+
+func gateHostOf(host string) string { return "GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n" }
+
+func gateTarget(target string) string { return "GET " + target + " HTTP/1.1\r\n" + gateHost + "\r\n" }
+
+func gatePost(fields, body string) string {
+	return "POST / HTTP/1.1\r\n" + gateHost + fields + "\r\n" + body
+}
+
+// gateCase is one refusal: the line of the gate, its section, and a message.
+type gateCase struct {
+	line, rfc, name, raw string
+	status               int
+}
+
+func gateRefusals() []gateCase {
+	long := func(n int) string { return strings.Repeat("a", n) }
+	return []gateCase{
+		{"LF without CR", "9112 2.2", "request line", "GET / HTTP/1.1\n" + gateHost + "\r\n", 400},
+		{"LF without CR", "9112 2.2", "field", "GET / HTTP/1.1\r\nHost: app.test\nX: y\r\n\r\n", 400},
+		{"LF without CR", "9112 2.2", "end of the head", "GET / HTTP/1.1\r\n" + gateHost + "\n", 400},
+		{"CR without LF", "9112 2.2", "request line", "GET / HTTP/1.1\r" + gateHost + "\r\n", 400},
+		{"CR without LF", "9112 2.2", "field", gateGet("X: a\rTransfer-Encoding: chunked\r\n"), 400},
+		{"more than one leading CRLF", "9112 2.2", "two", "\r\n\r\n" + gateGet(""), 400},
+		{"a name that is not a token", "9110 5.1", "blank before the colon", gateGet("Content-Length : 5\r\n"), 400},
+		{"a name that is not a token", "9110 5.1", "empty", gateGet(": x\r\n"), 400},
+		{"a name that is not a token", "9110 5.1", "NUL", gateGet("X\x00: y\r\n"), 400},
+		{"a name longer than 128 bytes", "9110 5.1", "129", gateGet(long(129) + ": y\r\n"), 400},
+		{"obs-fold", "9112 5.2", "blank", gateGet("X: a\r\n b\r\n"), 400},
+		{"obs-fold", "9112 5.2", "coding in a fold", gatePost("X: a\r\n\tTransfer-Encoding: chunked\r\n", ""), 400},
+		{"controls other than HTAB in a value", "9110 5.5", "NUL", gateGet("X: a\x00b\r\n"), 400},
+		{"controls other than HTAB in a value", "9110 5.5", "DEL", gateGet("X: a\x7fb\r\n"), 400},
+		{"CL together with TE", "9112 6.1", "CL first", gatePost("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"), 400},
+		{"CL together with TE", "9112 6.1", "TE first", gatePost("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "0\r\n\r\n"), 400},
+		{"TE other than exactly chunked", "9112 6.1", "list", gatePost("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n"), 400},
+		{"TE other than exactly chunked", "9112 6.1", "vertical tab", gatePost("Transfer-Encoding: \x0bchunked\r\n", "0\r\n\r\n"), 400},
+		{"TE other than exactly chunked", "9112 6.1", "twice", gatePost("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"), 400},
+		{"TE other than exactly chunked", "9112 6.1", "identity", gatePost("Transfer-Encoding: identity\r\n", ""), 400},
+		{"TE on HTTP/1.0", "9112 6.1", "chunked", "POST / HTTP/1.0\r\n" + gateHost + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+		{"CL not 1 to 18 digits", "9110 8.6", "sign", gatePost("Content-Length: +5\r\n", "hello"), 400},
+		{"CL not 1 to 18 digits", "9110 8.6", "list", gatePost("Content-Length: 5, 5\r\n", "hello"), 400},
+		{"CL not 1 to 18 digits", "9110 8.6", "19 digits", gatePost("Content-Length: 0000000000000000005\r\n", "hello"), 400},
+		{"CL not 1 to 18 digits", "9110 8.6", "none", gatePost("Content-Length: \r\n", "hello"), 400},
+		{"CL repeated", "9112 6.3", "alike", gatePost("Content-Length: 5\r\nContent-Length: 5\r\n", "hello"), 400},
+		{"CL repeated", "9112 6.3", "different", gatePost("Content-Length: 5\r\ncontent-length: 6\r\n", "hello"), 400},
+		{"chunk sizes with signs", "9112 7.1", "plus", gateChunks("+5\r\nhello\r\n0\r\n\r\n"), 400},
+		{"chunk sizes with signs", "9112 7.1", "0x", gateChunks("0x5\r\nhello\r\n0\r\n\r\n"), 400},
+		{"chunk sizes with signs", "9112 7.1", "minus", gateChunks("-5\r\nhello\r\n0\r\n\r\n"), 400},
+		{"chunk sizes with blanks", "9112 7.1", "before", gateChunks(" 5\r\nhello\r\n0\r\n\r\n"), 400},
+		{"chunk sizes with blanks", "9112 7.1", "after", gateChunks("5 \r\nhello\r\n0\r\n\r\n"), 400},
+		{"chunk sizes with blanks", "9112 7.1", "before an extension", gateChunks("5 ;a\r\nhello\r\n0\r\n\r\n"), 400},
+		{"chunk sizes out of range", "9112 7.1", "17 digits", gateChunks("00000000000000005\r\nhello\r\n0\r\n\r\n"), 400},
+		{"chunk sizes out of range", "9112 7.1", "beyond 63 bits", gateChunks("ffffffffffffffff\r\nhello\r\n0\r\n\r\n"), 400},
+		{"bare LF in chunk framing", "9112 7.1", "after the size", gateChunks("5\nhello\r\n0\r\n\r\n"), 400},
+		{"bare LF in chunk framing", "9112 7.1", "after the data", gateChunks("5\r\nhello\n0\r\n\r\n"), 400},
+		{"bare LF in chunk framing", "9112 7.1", "after the last chunk", gateChunks("5\r\nhello\r\n0\n\r\n"), 400},
+		{"bare LF in chunk framing", "9112 7.1", "at the end", gateChunks("5\r\nhello\r\n0\r\n\n"), 400},
+		{"bare LF in chunk framing", "9112 7.1", "in an extension", gateChunks("5;a\nb\r\nhello\r\n0\r\n\r\n"), 400},
+		{"bare LF in chunk framing", "9112 7.1", "chunk longer than its size", gateChunks("5\r\nhello!\r\n0\r\n\r\n"), 400},
+		{"controls in chunk extensions", "9112 7.1.1", "NUL", gateChunks("5;a\x00\r\nhello\r\n0\r\n\r\n"), 400},
+		{"controls in chunk extensions", "9112 7.1.1", "CR in quotes", gateChunks("5;a=\"\r\n\"\r\nhello\r\n0\r\n\r\n"), 400},
+		{"more than 4 KiB of chunk extensions", "9112 7.1.1", "4097", gateChunks("5;" + long(4096) + "\r\nhello\r\n0\r\n\r\n"), 400},
+		{"framing fields in trailers", "9110 6.5.1", "CL", gateChunks("0\r\nContent-Length: 5\r\n\r\n"), 400},
+		{"framing fields in trailers", "9110 6.5.1", "TE", gateChunks("0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400},
+		{"Host missing on 1.1", "9112 3.2", "no Host", "GET / HTTP/1.1\r\nX: y\r\n\r\n", 400},
+		{"Host repeated", "9112 3.2", "alike", gateGet(gateHost), 400},
+		{"Host repeated", "9112 3.2", "different", gateGet("Host: b.test\r\n"), 400},
+		{"Host not name | IPv4 | [IPv6]", "9110 7.2", "empty", gateHostOf(""), 400},
+		{"Host not name | IPv4 | [IPv6]", "9110 7.2", "userinfo", gateHostOf("u@app.test"), 400},
+		{"Host not name | IPv4 | [IPv6]", "9110 7.2", "path", gateHostOf("app.test/x"), 400},
+		{"Host not name | IPv4 | [IPv6]", "9110 7.2", "list", gateHostOf("app.test, b.test"), 400},
+		{"Host not name | IPv4 | [IPv6]", "9110 7.2", "half an IPv4", gateHostOf("127.1"), 400},
+		{"Host not name | IPv4 | [IPv6]", "9110 7.2", "zone", gateHostOf("[fe80::1%25lo]"), 400},
+		{"Host with a port not 1-65535", "9110 7.2", "0", gateHostOf("app.test:0"), 400},
+		{"Host with a port not 1-65535", "9110 7.2", "65536", gateHostOf("app.test:65536"), 400},
+		{"Host with a port not 1-65535", "9110 7.2", "none", gateHostOf("app.test:"), 400},
+		{"absolute-form and another Host", "9112 3.2.2", "name", gateTarget("http://b.test/"), 400},
+		{"absolute-form and another Host", "9112 3.2.2", "port", gateTarget("http://app.test:81/"), 400},
+		{"absolute-form with userinfo", "9110 4.2.4", "user", gateTarget("http://u@app.test/"), 400},
+		{"target: #", "9112 3.2", "fragment", gateTarget("/a#b"), 400},
+		{"target: %00", "3986 2.1", "path", gateTarget("/a%00b"), 400},
+		{"target: bad percent escape", "3986 2.1", "not hex", gateTarget("/%zz"), 400},
+		{"target: bad percent escape", "3986 2.1", "cut short", gateTarget("/%2"), 400},
+		{"target: bytes outside 0x21-0x7e", "9112 3.2", "above", gateTarget("/\xc3\xa9"), 400},
+		{"target: bytes outside 0x21-0x7e", "9112 3.2", "blank", gateTarget("/a b"), 400},
+		{"more than 100 fields", "6585 5", "101", gateGet(strings.Repeat("X: y\r\n", 100)), 431},
+		{"a head over 32 KiB", "6585 5", "one field", gateGet("X: " + long(32<<10) + "\r\n"), 431},
+		{"target over 8 KiB", "9110 15.5.15", "8193", gateTarget("/" + long(8192)), 414},
+		{"version other than 1.0 or 1.1", "9110 15.6.6", "2.0", "GET / HTTP/2.0\r\n" + gateHost + "\r\n", 505},
+		{"version other than 1.0 or 1.1", "9110 15.6.6", "1.2", "GET / HTTP/1.2\r\n" + gateHost + "\r\n", 505},
+		{"version other than 1.0 or 1.1", "9110 15.6.6", "0.9", "GET / HTTP/0.9\r\n" + gateHost + "\r\n", 505},
+		{"CONNECT", "9110 9.3.6", "authority", "CONNECT app.test:443 HTTP/1.1\r\n" + gateHost + "\r\n", 405},
+		{"TRACE", "9110 9.3.8", "path", "TRACE / HTTP/1.1\r\n" + gateHost + "\r\n", 405},
+		{"Expect other than 100-continue", "9110 10.1.1", "unknown", gatePost("Content-Length: 5\r\nExpect: wonders\r\n", "hello"), 417},
+	}
+}
+
+func TestTheGateRefusesAndNothingIsForwarded(t *testing.T) {
+	const next = "GET /smuggled HTTP/1.1\r\n" + gateHost + "\r\n"
+	var app recorder
+	o := newOrigin(t, app.serve)
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	for _, c := range gateRefusals() {
+		t.Run(c.line+"/"+c.rfc+"/"+c.name, func(t *testing.T) {
+			k := r.dial()
+			defer k.Close()
+			k.t = t
+			_, _ = io.WriteString(k, c.raw+next) // the edge may close while it is sent
+			a := k.status(c.status)
+			if !a.Close || a.err != nil {
+				t.Errorf("close %t, %v", a.Close, a.err)
+			}
+			if c.status == 405 && a.Header.Get("Allow") == "" {
+				t.Error("405 without Allow (9110 15.5.6)")
+			}
+			k.wantEOF()
+			if n := app.bytes.Load(); n > 0 {
+				t.Fatalf("reached the app: %q", app.seen())
+			}
+		})
+	}
+	if n := r.last(len(gateRefusals())).Result; n.Ending != edge.Refused {
+		t.Errorf("%+v", n)
+	}
+}
+
+// A body that turns out malformed once its head is on the way: the app never
+// gets a body that looks whole, and its connection is not used again.
+func TestChunkFramingThatBreaksLaterNeverLooksWhole(t *testing.T) {
+	for name, chunk := range map[string]string{
+		"sign": "+5\r\nhello\r\n0\r\n\r\n", "bare LF": "5\nhello\r\n0\r\n\r\n", "garbage": "zz\r\n",
+		"LF at the end": "0\r\n\n", "framing in the trailer": "0\r\nContent-Length: 5\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make(chan error, 1)
+			o := newOrigin(t, func(s *stage) {
+				r, ok := s.read()
+				if !ok {
+					return
+				}
+				_, err := io.Copy(io.Discard, r.Body)
+				got <- err
+			})
+			r := newRig(t, rigOptions{})
+			r.app.Place(o.placement(1))
+			c := r.dial()
+			c.send(gateChunks("5\r\nhello\r\n"))
+			eventually(t, "forwarded", func() bool { return o.heads.Load() == 1 })
+			c.send(chunk + gateGet(""))
+			if a := c.status(400); !a.Close {
+				t.Error("the connection is said to live on")
+			}
+			c.wantEOF()
+			if err := <-got; err == nil {
+				t.Error("the app got a body that looks whole")
+			}
+			if n := o.conns.Load(); n != 1 {
+				t.Errorf("%d connections to the app", n)
+			}
+		})
+	}
+}
+
+// "OPTIONS * answered by us", in both forms, and the connection lives on.
+func TestTheGateAnswersOptionsStarItself(t *testing.T) { // RFC 9110 9.3.7, RFC 9112 3.2.4
+	var app recorder
+	o := newOrigin(t, app.serve)
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	for _, target := range []string{"*", "http://app.test"} {
+		c.send("OPTIONS " + target + " HTTP/1.1\r\n" + gateHost + "Content-Length: 5\r\n\r\nhello")
+		if a := c.read("OPTIONS"); a.StatusCode != 200 || a.ContentLength != 0 || a.Close {
+			t.Errorf("%s: %+v", target, a.Response)
+		}
+	}
+	if n := app.bytes.Load(); n > 0 {
+		t.Errorf("reached the app: %q", app.seen())
+	}
+	c.send("OPTIONS / HTTP/1.1\r\n" + gateHost + "\r\n")
+	c.status(200)
+	if len(app.seen()) != 1 {
+		t.Errorf("OPTIONS of a path is the app's: %q", app.seen())
+	}
+}
+
+// "Loops cut by our own Via, 508", whatever stands around it.
+func TestTheGateCutsLoops(t *testing.T) { // RFC 9110 7.6.3, RFC 5842 7.2
+	var app recorder
+	o := newOrigin(t, app.serve)
+	r := newRig(t, rigOptions{server: Options{Via: "edge-1"}})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	for _, via := range []string{"1.1 edge-1", "1.0 a, 1.1 EDGE-1 (usher)", "HTTP/1.1 edge-1, 1.1 b"} {
+		c.send(gateGet("Via: " + via + "\r\n"))
+		if a := c.status(508); a.Close {
+			t.Errorf("%q ends the connection", via)
+		}
+	}
+	if len(app.seen()) > 0 {
+		t.Fatalf("reached the app: %q", app.seen())
+	}
+	c.send(gateGet("Via: 1.1 edge-2, 1.1 edge-11\r\n"))
+	c.status(200)
+}
+
+// "Upgrade on 1.0 or with a body → Upgrade ignored": the request is served as
+// if it had not been there.
+func TestTheGateIgnoresUpgradesThatAreNone(t *testing.T) { // RFC 9110 7.8
+	var app recorder
+	o := newOrigin(t, app.serve)
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	const up = "Connection: keep-alive, upgrade\r\nUpgrade: websocket\r\n"
+	for name, raw := range map[string]string{
+		"on 1.0":          "GET / HTTP/1.0\r\n" + gateHost + up + "\r\n",
+		"with a body":     gatePost(up+"Content-Length: 5\r\n", "hello"),
+		"not announced":   gateGet("Upgrade: websocket\r\n"),
+		"h2c":             gateGet("Connection: upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"),
+		"not a protocol":  gateGet("Connection: upgrade\r\nUpgrade: web socket\r\n"),
+		"without a value": gateGet("Connection: upgrade\r\nUpgrade:\r\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := r.dial()
+			c.send(raw)
+			if a := c.status(200); a.Close {
+				t.Error("the connection ends")
+			}
+			seen := app.seen()
+			if last := strings.ToLower(seen[len(seen)-1]); strings.Contains(last, "upgrade") || strings.Contains(last, "http2") {
+				t.Errorf("the app was asked: %q", last)
+			}
+		})
+	}
+}
+
+// "100-continue is answered by us …; Expect is never forwarded": a request
+// whose body nobody wants gets no 100, and its connection ends, as the body may
+// or may not follow.
+func TestTheGateAsksForNoBodyThatItRefuses(t *testing.T) { // RFC 9110 10.1.1
+	var app recorder
+	o := newOrigin(t, app.serve)
+	r := newRig(t, rigOptions{app: edge.AppConfig{Hosts: []string{"app.test"}, MaxBody: 10}})
+	r.app.Place(o.placement(1))
+	for status, raw := range map[int]string{
+		404: "POST / HTTP/1.1\r\nHost: other.test\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n",
+		413: gatePost("Content-Length: 11\r\nExpect: 100-continue\r\n", ""),
+		508: gatePost("Content-Length: 5\r\nExpect: 100-continue\r\nVia: 1.1 "+r.srv.opt.Via+"\r\n", ""),
+	} {
+		c := r.dial()
+		c.send(raw)
+		if a := c.status(status); !a.Close {
+			t.Errorf("%d: the connection is said to live on", status)
+		}
+		c.wantEOF()
+	}
+	if n := app.bytes.Load(); n > 0 {
+		t.Errorf("reached the app: %q", app.seen())
+	}
+}
+
+// A limit holds for bodies that are here before the app is asked: with the
+// head, in one piece.
+func TestTheBodyLimitHoldsForWhatComesWithTheHead(t *testing.T) { // RFC 9110 15.5.14
+	var app recorder
+	o := newOrigin(t, app.serve)
+	r := newRig(t, rigOptions{app: edge.AppConfig{MaxBody: 10}})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	c.send(gateChunks("b\r\n12345678901\r\n0\r\n\r\n"))
+	if a := c.status(413); !a.Close {
+		t.Error("the connection is said to live on")
+	}
+	c.wantEOF()
+	if n := app.bytes.Load(); n > 0 {
+		t.Errorf("reached the app: %q", app.seen())
+	}
+}
