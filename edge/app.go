@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usher-edge/usher/edge/clients"
 	"github.com/usher-edge/usher/edge/upstream"
 )
 
@@ -18,6 +19,7 @@ type App struct {
 	lot      lot
 	crowds   crowds
 	counters counters
+	guests   clients.Counts // requests inside, of apps that bound them per client
 
 	// mu puts placements in order. Only slot stores happen under it: no target is
 	// retired, no pool touched and nobody woken.

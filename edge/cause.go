@@ -32,6 +32,9 @@ const (
 	CauseParkFull
 	CauseParkTimeout
 	CauseAtCapacity
+	CauseClientParkFull
+	CauseClientAtCapacity
+	CauseClientConnections
 	CauseDraining
 
 	// What the app did.
@@ -116,7 +119,10 @@ func (c Cause) clientVerdict() Verdict {
 }
 
 func (c Cause) usherVerdict() Verdict {
-	const unavailable = "destination_unavailable"
+	const (
+		unavailable = "destination_unavailable"
+		denied      = "http_request_denied" // by a limit, which is no fault of the app
+	)
 	switch c {
 	case CauseNoSuchHost:
 		return Verdict{404, "destination_not_found", "no-such-host", "Nothing is hosted here.", false}
@@ -132,6 +138,12 @@ func (c Cause) usherVerdict() Verdict {
 		return Verdict{504, "connection_timeout", "park-timeout", "This app took too long to become ready.", false}
 	case CauseAtCapacity:
 		return Verdict{503, "connection_limit_reached", "at-capacity", "Too many requests at once.", true}
+	case CauseClientParkFull:
+		return Verdict{429, denied, "client-park-full", "Too many of your requests wait for this app.", true}
+	case CauseClientAtCapacity:
+		return Verdict{429, denied, "client-at-capacity", "Too many of your requests at once.", true}
+	case CauseClientConnections: // no request yet: it is in no app's books
+		return Verdict{429, denied, "client-connections", "Too many connections of yours.", true}
 	default: // CauseDraining
 		return Verdict{503, "proxy_internal_response", "draining", "This server is shutting down.", true}
 	}

@@ -25,6 +25,12 @@ type AppConfig struct {
 	// ParkBytes bounds the bytes those requests have in usher's buffers. 0 means
 	// 16 MiB.
 	ParkBytes int64
+	// ParkPerClient and ParkBytesPerClient bound what one client (clients.Of its
+	// address) has of these, so that others find room. 0 means half of them. Its
+	// first request gets in however large it is, and requests of which the client
+	// is not known are bound by the lot alone.
+	ParkPerClient      int
+	ParkBytesPerClient int64
 	// ParkTimeout bounds how long one request waits, all its waits together. 0
 	// means 60 s.
 	ParkTimeout time.Duration
@@ -38,6 +44,9 @@ type AppConfig struct {
 	// MaxInFlight bounds the requests inside the app at once. 0 means no bound;
 	// one more is refused with 503.
 	MaxInFlight int
+	// MaxInFlightPerClient bounds those of one client; one more is refused with
+	// 429. 0 means no bound.
+	MaxInFlightPerClient int
 
 	// CacheEnabled lets answers of this app be stored and served from the cache.
 	CacheEnabled bool
@@ -73,11 +82,17 @@ func (c AppConfig) complete() (*AppConfig, error) {
 	if c.ParkBytes == 0 {
 		c.ParkBytes = defaultParkBytes
 	}
+	if c.ParkPerClient == 0 {
+		c.ParkPerClient = max(1, c.ParkLimit/2)
+	}
+	if c.ParkBytesPerClient == 0 {
+		c.ParkBytesPerClient = c.ParkBytes / 2
+	}
 	if c.ParkTimeout == 0 {
 		c.ParkTimeout = defaultParkTimeout
 	}
-	if c.ParkLimit < 0 || c.ParkBytes < 0 || c.ParkTimeout < 0 || c.FirstByteTimeout < 0 ||
-		c.MaxBody < 0 || c.MaxInFlight < 0 {
+	if c.ParkLimit < 0 || c.ParkBytes < 0 || c.ParkPerClient < 0 || c.ParkBytesPerClient < 0 || c.ParkTimeout < 0 ||
+		c.FirstByteTimeout < 0 || c.MaxBody < 0 || c.MaxInFlight < 0 || c.MaxInFlightPerClient < 0 {
 		errs = append(errs, fmt.Errorf("app %s: limits and timeouts must not be negative", c.Name))
 	}
 	return &c, errors.Join(errs...)

@@ -27,7 +27,7 @@ type Decision struct {
 //	Empty        –            refused, no release
 //	Asleep       hit          parks and wakes
 //	Waking       hit          parks
-//	Serving      hit          proxied; at MaxInFlight refused
+//	Serving      hit          proxied; at MaxInFlight, of all or of its client, refused
 //	Holding      hit          parks
 //	Paused       hit          parks
 //	Maintenance  –            refused with the page
@@ -59,6 +59,10 @@ func (e *Edge) Decide(r *Request) Decision {
 		}
 		switch s.target.gate.enter(uint64(s.cfg.MaxInFlight)) {
 		case entered:
+			if !r.visitAs(s.cfg.MaxInFlightPerClient) {
+				s.target.release()
+				return Decision{Kind: Reply, Cause: CauseClientAtCapacity}
+			}
 			return r.hold(s.target)
 		case isFull:
 			return Decision{Kind: Reply, Cause: CauseAtCapacity}

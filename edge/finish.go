@@ -85,6 +85,7 @@ func (r *Request) giveBack(now time.Time) bool {
 		r.flight.Store(nil)
 	}
 	r.target = nil
+	r.departs()
 	r.app.counters.lastRelease.Store(now.UnixNano())
 	t.release()
 	return uncut

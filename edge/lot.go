@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -22,6 +23,7 @@ type parking struct {
 	ticket   uint64     // order of arrival; kept over all stays of a request
 	deadline time.Time  // kept over all stays of a request
 	bytes    int64
+	client   netip.Addr // who it counts for; zero: nobody
 	in       bool
 	prev     *Request
 	next     *Request
@@ -36,12 +38,19 @@ type lot struct {
 	tail   *Request
 	n      int
 	bytes  int64
+	shares map[netip.Addr]share // of the clients that have any
 	ticket uint64
 	paced  bool      // the app serves and the queue is let go bit by bit
 	tick   time.Time // when more are let go though nobody is answered
 	due    time.Time // no deadline of those who wait is before it
 	timer  *time.Timer
 	closed bool
+}
+
+// share is what one client has of the lot.
+type share struct {
+	n     int
+	bytes int64
 }
 
 // enter parks r, which met the slot s. The answer is (true, CauseNone) if it is
@@ -63,8 +72,9 @@ func (l *lot) enter(r *Request, s *slot, now time.Time) (parked bool, refused Ca
 		return false, CauseClientGone
 	}
 	if p.ticket == 0 {
-		if l.n >= s.cfg.ParkLimit || l.bytes+r.Buffered > s.cfg.ParkBytes {
-			return false, CauseParkFull
+		p.client = r.clientOf()
+		if full := l.full(p.client, r.Buffered, s.cfg); full != CauseNone {
+			return false, full
 		}
 		l.ticket++
 		p.ticket = l.ticket
@@ -77,6 +87,39 @@ func (l *lot) enter(r *Request, s *slot, now time.Time) (parked bool, refused Ca
 	l.insert(r)
 	l.arm(now)
 	return true, CauseNone
+}
+
+// full says whether there is room for one more request with so many bytes, of
+// that client.
+func (l *lot) full(client netip.Addr, bytes int64, cfg *AppConfig) Cause {
+	if l.n >= cfg.ParkLimit || l.bytes+bytes > cfg.ParkBytes {
+		return CauseParkFull
+	}
+	has := l.shares[client]
+	if has.n >= cfg.ParkPerClient || has.n > 0 && has.bytes+bytes > cfg.ParkBytesPerClient {
+		return CauseClientParkFull
+	}
+	return CauseNone
+}
+
+// count adds to what a client has. Who has nothing is forgotten.
+func (l *lot) count(client netip.Addr, n int, bytes int64) {
+	l.n += n
+	l.bytes += bytes
+	if !client.IsValid() {
+		return
+	}
+	has := l.shares[client]
+	has.n += n
+	has.bytes += bytes
+	if has.n == 0 {
+		delete(l.shares, client)
+		return
+	}
+	if l.shares == nil {
+		l.shares = map[netip.Addr]share{}
+	}
+	l.shares[client] = has
 }
 
 // insert puts r behind everybody who came before it. Newcomers go to the end at
@@ -101,8 +144,7 @@ func (l *lot) insert(r *Request) {
 	if l.n == 0 || p.deadline.Before(l.due) {
 		l.due = p.deadline
 	}
-	l.n++
-	l.bytes += p.bytes
+	l.count(p.client, 1, p.bytes)
 }
 
 // dismiss takes r out of the queue and tells it what happened.
@@ -119,8 +161,7 @@ func (l *lot) dismiss(r *Request, c Cause) {
 		l.tail = p.prev
 	}
 	p.in, p.prev, p.next = false, nil, nil
-	l.n--
-	l.bytes -= p.bytes
+	l.count(p.client, -1, -p.bytes)
 	p.verdict <- c
 }
 

@@ -2,8 +2,11 @@ package edge
 
 import (
 	"context"
+	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"github.com/usher-edge/usher/edge/clients"
 )
 
 // Peer is the connection of a lane, as far as the core may act on it.
@@ -31,7 +34,7 @@ type Request struct {
 	Header   Header
 	Upgrade  bool   // asks for another protocol
 	ID       []byte // for the log
-	Client   []byte // address of the client, for the log
+	Client   []byte // address of the client, for the log and its share of what is bounded; nil: not known
 	Minor    uint8  // of HTTP/1
 	Length   int64  // of the body; below 0 = not known
 
@@ -52,12 +55,16 @@ type Request struct {
 	query   CacheQuery
 	parked  time.Duration
 	retries int
-	granted bool // let go by a lot that waits for the answer
+	client  netip.Addr // what clientText names
+	guest   netip.Addr // counted in App.guests; zero: not
+	granted bool       // let go by a lot that waits for the answer
 	open    bool
 	gone    atomic.Bool // the client left while it was parked
 	lot     atomic.Pointer[lot]
 	parking parking
 	entry   Entry // for the log
+
+	clientText string
 }
 
 // stream is an answer without a foreseeable end.
@@ -87,6 +94,16 @@ func (r *Request) Begin(now time.Time) {
 	r.Method, r.Host, r.Path, r.HostPort, r.Target = nil, nil, nil, nil, nil
 	r.Scheme, r.Header, r.Upgrade, r.ID, r.Client = nil, nil, false, nil, nil
 	r.Buffered, r.Length, r.Minor = 0, 0, 0
+}
+
+// clientOf is who the request counts for where clients have shares. The requests
+// of one lane mostly come from one client, so the last answer is kept.
+func (r *Request) clientOf() netip.Addr {
+	if r.clientText != string(r.Client) {
+		r.clientText = string(r.Client)
+		r.client = clients.Parse(r.Client)
+	}
+	return r.client
 }
 
 // Start is when the head arrived.
@@ -213,5 +230,27 @@ func (r *Request) grantBack() {
 	if r.granted {
 		r.granted = false
 		r.app.lot.answered()
+	}
+}
+
+// visitAs counts the request for its client, if those inside the app at once are
+// bound for each.
+func (r *Request) visitAs(limit int) bool {
+	if limit <= 0 {
+		return true
+	}
+	client := r.clientOf()
+	if !r.app.guests.Enter(client, limit) {
+		return false
+	}
+	r.guest = client
+	return true
+}
+
+// departs undoes visitAs.
+func (r *Request) departs() {
+	if r.guest.IsValid() {
+		r.app.guests.Leave(r.guest)
+		r.guest = netip.Addr{}
 	}
 }

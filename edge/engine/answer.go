@@ -108,7 +108,7 @@ func (c *conn) hit(f *edge.Found) {
 	}
 	m.out = c.appendConnection(m.out)
 	res := edge.Result{Ending: edge.Cached, Status: f.Status, BytesOut: int64(len(f.Body))}
-	failed := c.writeBoth(m.out, f.Body)
+	failed := c.writeLong(m.out, f.Body)
 	if failed != edge.CauseNone {
 		res.Ending, res.Cause = edge.Gone, failed
 	}
@@ -148,7 +148,7 @@ func (c *conn) appendConnection(b []byte) []byte {
 // write sends bytes to the client. What fails it is the client's leaving or
 // slowness.
 func (c *conn) write(b []byte) edge.Cause {
-	c.clock.wait(phaseWrite, after(c.srv.now(), c.srv.opt.WriteTimeout))
+	c.clock.wait(phaseWrite, after(c.srv.now(), watchAfter))
 	_, err := c.nc.Write(b)
 	return c.wrote(err)
 }
@@ -174,7 +174,7 @@ func (c *conn) writeAll(pieces ...[]byte) edge.Cause {
 		return c.write(c.vec[0]) // write(2) costs less than writev(2) of one piece
 	}
 	c.bufs = c.vec[:n]
-	c.clock.wait(phaseWrite, after(c.srv.now(), c.srv.opt.WriteTimeout))
+	c.clock.wait(phaseWrite, after(c.srv.now(), watchAfter))
 	_, err := c.bufs.WriteTo(c.nc)
 	return c.wrote(err)
 }
@@ -237,6 +237,8 @@ func reason(status int) string {
 		return "Range Not Satisfiable"
 	case 417:
 		return "Expectation Failed"
+	case 429:
+		return "Too Many Requests"
 	case 431:
 		return "Request Header Fields Too Large"
 	case 502:

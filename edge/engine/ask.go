@@ -39,12 +39,16 @@ func ServeAsk(ctx context.Context, ln net.Listener, ask func(domain string) bool
 		nc, err := ln.Accept()
 		switch {
 		case ctx.Err() != nil:
+			if err == nil {
+				_ = nc.Close() // it came too late
+			}
 			return nil
-		case err != nil && !temporary(err):
-			return fmt.Errorf("serve ask: %w", err)
-		case err != nil:
+		case err == nil:
+		case passing(err), exhausted(err):
 			new(backoff).wait(ctx)
 			continue
+		default:
+			return fmt.Errorf("serve ask: %w", err)
 		}
 		conns.Go(func() {
 			defer context.AfterFunc(ctx, func() { _ = nc.Close() })() // whatever it was at

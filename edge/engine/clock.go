@@ -19,7 +19,8 @@ const (
 	phaseFlow                // more of an answer's body, not yet for long
 	phaseStall               // more of the body, for long: the client is watched
 	phaseStream              // more of a stream; the client is watched
-	phaseWrite               // the client, to take bytes
+	phaseWrite               // the client, to take bytes, not yet for long
+	phaseTake                // the same, for long: how fast it takes them is measured
 )
 
 // A clock is one word that says what a goroutine waits for and until when, so
@@ -107,6 +108,17 @@ func (c *clock) lengthen(now, until moment) bool {
 		return false
 	}
 	return c.word.CompareAndSwap(w, long|w&seqMask)
+}
+
+// linger turns a write that has become long into phaseTake, due at until. It
+// fails if the write is over.
+func (c *clock) linger(now, until moment) bool {
+	w := c.word.Load()
+	at := moment(w >> deadlineAt)
+	if at == 0 || now < at || w&(lateBit|goneBit) != 0 || phase(w&phaseMask) != phaseWrite {
+		return false
+	}
+	return c.word.CompareAndSwap(w, uint64(phaseTake)|uint64(until)<<deadlineAt|w&seqMask)
 }
 
 // postpone moves the deadline if the clock is in one of the phases.

@@ -26,6 +26,7 @@ const (
 // conn is one client connection. All but the atomics belong to its goroutine.
 type conn struct {
 	srv  *Server
+	door *door
 	nc   net.Conn
 	raw  syscall.RawConn    // nil: nc is no socket
 	look func(uintptr) bool // readable, kept so that waiting allocates nothing
@@ -33,7 +34,8 @@ type conn struct {
 
 	mem     *memory // nil while idle
 	clock   clock
-	ip      []byte // of the peer; nil for unix sockets
+	ip      []byte     // of the peer; nil for unix sockets
+	client  netip.Addr // who the connection is counted for; zero: nobody
 	trusted bool
 
 	keep   bool // another request may follow
@@ -53,32 +55,19 @@ type conn struct {
 	armed     atomic.Bool   // the watcher knows the connection
 	cutShort  atomic.Bool   // Shutdown's time was up
 	finished  atomic.Bool   // the watcher saw the client close its sending side
+	taken     uint64        // the sweeper's: what the client had taken when it last looked
 }
 
-func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{srv: s, nc: nc}
+func newConn(s *Server, d *door, nc net.Conn, p peer) *conn {
+	c := &conn{srv: s, door: d, nc: nc, client: p.client, trusted: p.trusted}
 	c.look = c.readable
 	if sc, ok := nc.(syscall.Conn); ok {
 		c.raw, _ = sc.SyscallConn() // an error means closed, as the first read will find
 	}
-	switch a := nc.RemoteAddr().(type) {
-	case *net.TCPAddr:
-		ip := a.AddrPort().Addr().Unmap()
-		c.ip = ip.WithZone("").AppendTo(nil)
-		c.trusted = contains(s.opt.TrustedProxies, ip)
-	case *net.UnixAddr:
-		c.trusted = true
+	if p.ip.IsValid() {
+		c.ip = p.ip.AppendTo(nil)
 	}
 	return c
-}
-
-func contains(prefixes []netip.Prefix, ip netip.Addr) bool {
-	for _, p := range prefixes {
-		if p.Contains(ip) {
-			return true
-		}
-	}
-	return false
 }
 
 // serve is the life of a connection. It ends with the client, with an answer
@@ -117,7 +106,7 @@ func (c *conn) await() bool {
 	if c.mem != nil {
 		return true
 	}
-	c.clock.wait(phaseIdle, after(c.srv.now(), c.srv.opt.IdleTimeout))
+	c.clock.wait(phaseIdle, after(c.srv.now(), c.door.IdleTimeout))
 	if c.srv.draining.Load() {
 		return false
 	}
@@ -164,7 +153,7 @@ func (c *conn) readable(fd uintptr) bool {
 func (c *conn) readHead() bool {
 	m := c.mem
 	m.compact()
-	c.clock.wait(phaseHead, after(c.srv.now(), c.srv.opt.HeadTimeout))
+	c.clock.wait(phaseHead, after(c.srv.now(), c.door.HeadTimeout))
 	for {
 		n, err := m.req.Parse(m.unread(), &c.srv.opt.Limits)
 		if err != nil {
@@ -227,15 +216,17 @@ func causeOfStatus(status int) edge.Cause {
 
 // sweep acts on deadlines that have passed. It runs on the sweeper's goroutine.
 func (c *conn) sweep(now moment) {
-	if c.clock.lengthen(now, moment(c.waitUntil.Load())) {
+	switch {
+	case c.clock.lengthen(now, moment(c.waitUntil.Load())):
 		c.arm(watchReset)
-	} else {
+	case c.takes(now):
+	default:
 		switch c.clock.expire(now) {
 		case phaseIdle, phaseHead:
 			c.poke()
 		case phaseLong, phaseStream:
 			c.interruptUp()
-		case phaseWrite:
+		case phaseTake:
 			_ = c.nc.SetWriteDeadline(past()) // fails only if closed
 		default:
 		}

@@ -157,24 +157,27 @@ func TestABodyThatStopsIs408(t *testing.T) {
 }
 
 func TestABodyThatTricklesIsTooSlow(t *testing.T) {
-	began := time.Now()
-	r := rate{limit: 100, window: time.Second, since: began}
-	if !r.enough(1) {
+	const second = moment(1000)
+	r := rate{limit: 100, window: 2 * time.Second}
+	if !r.enough(1, second) {
 		t.Error("judged within the window")
 	}
-	r = rate{limit: 100, window: time.Second, since: began.Add(-2 * time.Second)}
-	if r.enough(50) {
-		t.Error("50 bytes in 2 s are 100 a second")
+	if r.enough(50, second) {
+		t.Error("51 bytes in 2 s are enough for 100 a second")
 	}
-	r = rate{limit: 100, window: time.Second, since: began.Add(-2 * time.Second)}
-	if !r.enough(1000) {
-		t.Error("1000 bytes in 2 s are too slow")
+	if !r.enough(200, 2*second) {
+		t.Error("200 bytes in 2 s are too slow for 100 a second")
 	}
-	if r.bytes != 0 || time.Since(r.since) > time.Second {
+	if r.bytes != 0 || r.waited != 0 {
 		t.Error("the window did not begin again")
 	}
-	r = rate{limit: -1, window: time.Second, since: began.Add(-time.Hour)}
-	if !r.enough(1) {
+	for range 100 {
+		if !r.enough(1, 0) {
+			t.Fatal("judged by time in which the client was not waited for")
+		}
+	}
+	r = rate{limit: -1, window: time.Second}
+	if !r.enough(1, 3600*second) {
 		t.Error("judged though there is no rate")
 	}
 }

@@ -20,12 +20,21 @@ type Options struct {
 	BodyTimeout  time.Duration // without a byte of a request's body; default 30 s
 	WriteTimeout time.Duration // without the client taking a byte; default 60 s
 	// MinBodyRate is how many bytes a second a request's body must come with,
-	// measured over windows of BodyTimeout. Default 256; below 0 means none.
+	// measured over windows of BodyTimeout in which usher waits for them. Default
+	// 256; below 0 means none.
 	MinBodyRate int64
+	// MinWriteRate is how many bytes a second a client must take of an answer
+	// that waits for it, measured over windows of WriteTimeout. Default 256; below
+	// 0 means none.
+	MinWriteRate int64
 
-	// MaxConnections is how many clients may be connected at once. Further ones
-	// wait in the listeners' queues. Default 0: no bound.
+	// MaxConnections is how many clients may be connected at once, over all
+	// listeners. Further ones wait. Default 0: no bound.
 	MaxConnections int
+	// MaxPerClient is how many connections one client (clients.Of) may have at
+	// once, over all listeners; one more is refused. Trusted peers and those of
+	// unix listeners are not counted. Default 0: no bound.
+	MaxPerClient int
 	// Limits of request heads.
 	Limits http1.Limits
 
@@ -44,6 +53,10 @@ type Options struct {
 	poison bool // tests: overwrite buffers that were given back
 }
 
+// defaultRate is in bytes a second: a body or answer of 64 KiB may take four
+// minutes, and what trickles slower holds its place for nothing.
+const defaultRate = 256
+
 var errNoEdge = errors.New("engine: Options.Edge is required")
 
 func (o Options) complete() (Options, error) {
@@ -60,7 +73,10 @@ func (o Options) complete() (Options, error) {
 	def(&o.BodyTimeout, 30*time.Second)
 	def(&o.WriteTimeout, 60*time.Second)
 	if o.MinBodyRate == 0 {
-		o.MinBodyRate = 256
+		o.MinBodyRate = defaultRate
+	}
+	if o.MinWriteRate == 0 {
+		o.MinWriteRate = defaultRate
 	}
 	o.Limits = o.Limits.WithDefaults()
 	if o.Via == "" {

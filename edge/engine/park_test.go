@@ -58,7 +58,7 @@ func TestClientsThatLeaveWhileParkedAreNotForwarded(t *testing.T) {
 	}))
 	for _, unix := range []bool{false, true} {
 		executed.Store(0)
-		r := newRig(t, rigOptions{unix: unix, app: edge.AppConfig{ParkLimit: 50}})
+		r := newRig(t, rigOptions{unix: unix, app: edge.AppConfig{ParkLimit: 50, ParkPerClient: 50}})
 		r.app.Place(edge.Placement{State: edge.Asleep})
 		var clients []*client
 		for i := range 50 {

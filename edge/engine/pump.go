@@ -131,7 +131,7 @@ func (p *pump) invite() bool {
 	}
 	c := p.c
 	c.continued = true
-	c.bodyClock.wait(phaseWrite, after(c.srv.now(), c.srv.opt.WriteTimeout))
+	c.bodyClock.wait(phaseWrite, after(c.srv.now(), c.door.WriteTimeout))
 	_, err := c.nc.Write(c.srv.text.goOn)
 	late := c.bodyClock.rest().late()
 	close(p.invited)
@@ -148,13 +148,14 @@ func (p *pump) startAnswer() {
 // move reads the body and writes it to the app.
 func (p *pump) move(buf []byte) edge.Cause {
 	c, m := p.c, p.c.mem
-	rate := rate{limit: c.srv.opt.MinBodyRate, window: c.srv.opt.BodyTimeout, since: time.Now()}
+	rate := rate{limit: c.door.MinBodyRate, window: c.door.BodyTimeout}
 	for {
+		asked := c.srv.now()
 		n, cause := p.read(buf)
 		if cause != edge.CauseNone || n == 0 {
 			return cause
 		}
-		if !rate.enough(n) {
+		if !rate.enough(n, c.srv.now()-asked) {
 			return edge.CauseBodyTimeout
 		}
 		for used := 0; used < n; {
@@ -191,7 +192,7 @@ func (p *pump) read(buf []byte) (int, edge.Cause) {
 			buf = buf[:left]
 		}
 	}
-	c.bodyClock.wait(phaseBody, after(c.srv.now(), c.srv.opt.BodyTimeout))
+	c.bodyClock.wait(phaseBody, after(c.srv.now(), c.door.BodyTimeout))
 	n, err := c.nc.Read(buf)
 	late := c.bodyClock.rest().late()
 	switch {
@@ -264,27 +265,4 @@ func (p *pump) settles() bool {
 	case <-t.C:
 		return false
 	}
-}
-
-// rate tells bodies that come too slowly to be worth waiting for.
-type rate struct {
-	limit  int64 // bytes a second; below 0 = none
-	window time.Duration
-	since  time.Time
-	bytes  int64
-}
-
-// enough counts n bytes that came just now, and judges once per window.
-func (r *rate) enough(n int) bool {
-	r.bytes += int64(n)
-	if r.limit < 0 {
-		return true
-	}
-	took := time.Since(r.since)
-	if took < r.window {
-		return true
-	}
-	ok := r.bytes >= int64(took.Seconds()*float64(r.limit))
-	r.since, r.bytes = time.Now(), 0
-	return ok
 }

@@ -7,8 +7,9 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/usher-edge/usher/edge/clients"
 )
 
 // sweepEvery is how often the sweeper looks at the deadlines.
@@ -34,7 +35,9 @@ type Server struct {
 
 	goroutines sync.WaitGroup // acceptors and connections
 	sweeping   sync.WaitGroup
-	slots      chan struct{} // one per connection; nil: no bound
+	slots      slots          // one per connection
+	clients    clients.Counts // how many connections each has
+	tally      tally
 
 	mu        sync.Mutex // guards the sets below; no I/O under it
 	listeners map[net.Listener]struct{}
@@ -67,67 +70,10 @@ func New(o Options) (*Server, error) {
 	}
 	s.park, s.noPark = context.WithCancel(context.Background())
 	s.work, s.noWork = context.WithCancel(context.Background())
-	if o.MaxConnections > 0 {
-		s.slots = make(chan struct{}, o.MaxConnections)
-	}
+	s.slots = newSlots(o.MaxConnections)
 	s.sweeping.Add(1)
 	go s.sweep()
 	return s, nil
-}
-
-// Serve accepts connections on ln until Shutdown, or until ln fails for good.
-// It closes ln. Running out of descriptors does not end it: it waits, says so
-// once, and goes on.
-func (s *Server) Serve(ln net.Listener) error {
-	if !s.enter(ln) {
-		_ = ln.Close() // it was never used
-		return ErrClosed
-	}
-	defer s.goroutines.Done()
-	defer s.leave(ln)
-	var pause backoff
-	for {
-		if !s.takeSlot() {
-			return ErrClosed
-		}
-		nc, err := ln.Accept()
-		if err != nil {
-			s.giveSlot()
-			if s.draining.Load() {
-				return ErrClosed
-			}
-			if !temporary(err) {
-				return fmt.Errorf("accept on %s: %w", ln.Addr(), err)
-			}
-			if pause.begins() {
-				s.opt.Warn(fmt.Sprintf("accepting on %s pauses (%v): raise the descriptor limit or lower max_connections", ln.Addr(), err))
-			}
-			pause.wait(s.park)
-			continue
-		}
-		if pause.ends() {
-			s.opt.Warn(fmt.Sprintf("accepting on %s goes on", ln.Addr()))
-		}
-		s.start(nc)
-	}
-}
-
-// start serves one connection, unless the server is closing.
-func (s *Server) start(nc net.Conn) {
-	c := newConn(s, nc)
-	s.mu.Lock()
-	closed := s.closed
-	if !closed {
-		s.conns[c] = struct{}{}
-		s.goroutines.Add(1)
-	}
-	s.mu.Unlock()
-	if closed {
-		_ = nc.Close() // nothing was said on it
-		s.giveSlot()
-		return
-	}
-	go c.serve()
 }
 
 func (s *Server) enter(ln net.Listener) bool {
@@ -153,26 +99,8 @@ func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
-	s.giveSlot()
+	s.release(c.door, c.client)
 	s.goroutines.Done()
-}
-
-func (s *Server) takeSlot() bool {
-	if s.slots == nil {
-		return !s.draining.Load()
-	}
-	select {
-	case s.slots <- struct{}{}:
-		return true
-	case <-s.park.Done():
-		return false
-	}
-}
-
-func (s *Server) giveSlot() {
-	if s.slots != nil {
-		<-s.slots
-	}
 }
 
 // Connections is how many clients are connected.
@@ -279,36 +207,3 @@ func (s *Server) lateConns(now moment, late []*conn) []*conn {
 
 // now is the time that deadlines are counted from, as coarse as the sweep.
 func (s *Server) now() moment { return moment(s.tick.Load()) }
-
-// temporary says whether accepting can work again (accept(2)).
-func temporary(err error) bool {
-	for _, e := range []error{
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
-// backoff is the pause of an acceptor that cannot accept.
-type backoff struct{ d time.Duration }
-
-func (b *backoff) begins() bool { return b.d == 0 }
-
-func (b *backoff) ends() bool {
-	was := b.d != 0
-	b.d = 0
-	return was
-}
-
-func (b *backoff) wait(ctx context.Context) {
-	b.d = min(max(2*b.d, 10*time.Millisecond), time.Second)
-	t := time.NewTimer(b.d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
