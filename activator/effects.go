@@ -129,18 +129,21 @@ func (r *runner) placement(s lc.Slot) Placement {
 		p.Generation, p.Network, p.Address = g.run.Generation, g.run.Network, g.run.Address
 		p.Build = g.rel.Build
 	}
+	if s.State == lc.SlotMaintenance {
+		p.RetryAfter = ownerRetryAfter // how long a boot takes says nothing here
+	}
 	if s.State == lc.SlotDown {
 		p.Reason = r.downText(s)
 		p.RetryAfter = r.retry.Sub(r.act.now())
 		if s.Level == 0 || p.RetryAfter <= 0 {
-			p.RetryAfter = downRetryAfter
+			p.RetryAfter = ownerRetryAfter
 		}
 	}
 	return p
 }
 
-// downRetryAfter is what clients of an app are told that waits for its owner.
-const downRetryAfter = 30 * time.Second
+// ownerRetryAfter is what clients of an app are told that waits for its owner.
+const ownerRetryAfter = 30 * time.Second
 
 func (r *runner) downText(s lc.Slot) string {
 	if s.Reason == lc.ReasonUnproven {

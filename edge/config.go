@@ -48,6 +48,10 @@ type AppConfig struct {
 	// 429. 0 means no bound.
 	MaxInFlightPerClient int
 
+	// MaintenancePage is shown in state Maintenance. The zero value means the one
+	// that is built in.
+	MaintenancePage Page
+
 	// CacheEnabled lets answers of this app be stored and served from the cache.
 	CacheEnabled bool
 	// ExposeBuild adds Usher-Build to the answers.

@@ -115,12 +115,12 @@ func TestParkedRequestsAreTurnedAwayWithTheReasonOfTheSlot(t *testing.T) {
 			e, a := one(t, Options{}, AppConfig{})
 			a.Place(Placement{State: Waking})
 			g := parkOne(t, e, 0)
-			a.Place(Placement{State: state, RetryAfter: 7 * time.Second, Page: []byte("page")})
+			a.Place(Placement{State: state, RetryAfter: 7 * time.Second})
 			synctest.Wait()
 			if c, ok := g.answered(); !ok || c != want {
 				t.Fatalf("%s: %s, %v", state, c, ok)
 			}
-			if g.r.RetryAfter() != 7*time.Second || string(g.r.Page()) != "page" {
+			if g.r.RetryAfter() != 7*time.Second {
 				t.Fatalf("%s: the slot that refused is not told", state)
 			}
 			end(e, g.r, Refused)

@@ -138,14 +138,6 @@ func (r *Request) RetryAfter() time.Duration {
 	return r.slot.RetryAfter
 }
 
-// Page is the body of a maintenance answer, nil if there is none.
-func (r *Request) Page() []byte {
-	if r.slot == nil {
-		return nil
-	}
-	return r.slot.Page
-}
-
 // Cached is what the cache said about this try.
 func (r *Request) Cached() CacheResult { return r.cache }
 
@@ -178,7 +170,7 @@ func (r *Request) Park(ctx context.Context) Cause {
 		return CauseClientGone // it left while it was let go
 	}
 	if by := r.parking.refuser; by != nil {
-		r.slot, r.parking.refuser = by, nil // its page, reason and Retry-After are told
+		r.slot, r.parking.refuser = by, nil // its reason and Retry-After are told
 	}
 	return c
 }

@@ -62,8 +62,7 @@ func (s State) refusal() Cause {
 	}
 }
 
-// Placement is what the control plane puts into the slot of an app. It is
-// copied; Page must not be changed afterwards.
+// Placement is what the control plane puts into the slot of an app. It is copied.
 type Placement struct {
 	Revision   uint64
 	Generation uint64 // of the target; 0 if there is none
@@ -78,9 +77,6 @@ type Placement struct {
 	RetryAfter time.Duration
 	// Reason says why, for the log.
 	Reason string
-	// Page is the HTML body of the answers in state Maintenance. nil means a
-	// line of plain text.
-	Page []byte
 }
 
 // slot is one immutable value: everything that one try of a request may see of

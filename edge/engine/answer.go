@@ -18,16 +18,13 @@ func (c *conn) refuse(cause edge.Cause) {
 		return
 	}
 	c.settleBody()
-	body, kind := []byte(v.Text+"\n"), "text/plain; charset=utf-8"
-	if page := c.lane.Page(); cause == edge.CauseMaintenance && page != nil {
-		body, kind = page, "text/html; charset=utf-8"
-	}
+	page := c.ownPage(cause)
 	m := c.mem
 	m.out = appendStatus(m.out[:0], v.Status)
 	m.out = append(m.out, "Date: "...)
 	m.out = time.Now().UTC().AppendFormat(m.out, dateFormat)
 	m.out = append(m.out, "\r\nContent-Type: "...)
-	m.out = append(m.out, kind...)
+	m.out = append(m.out, page.Type...)
 	m.out = append(m.out, "\r\nCache-Control: no-store\r\n"...)
 	if v.Retry {
 		m.out = append(m.out, "Retry-After: "...)
@@ -42,7 +39,17 @@ func (c *conn) refuse(cause edge.Cause) {
 	if v.Status == 405 {
 		m.out = append(m.out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"...)
 	}
-	c.sendOwn(body, edge.Result{Ending: ending, Cause: cause, Status: v.Status, BytesIn: c.result(cause).BytesIn})
+	c.sendOwn(page.Body, edge.Result{Ending: ending, Cause: cause, Status: v.Status, BytesIn: c.result(cause).BytesIn})
+}
+
+// ownPage is the body that tells a cause.
+func (c *conn) ownPage(cause edge.Cause) edge.Page {
+	if cause == edge.CauseMaintenance {
+		if page, ok := c.lane.Maintenance(); ok {
+			return page
+		}
+	}
+	return edge.Page{Type: "text/plain; charset=utf-8", Body: []byte(cause.Verdict().Text + "\n")}
 }
 
 // rejectHead answers a request whose head is not to be had: with the answer,

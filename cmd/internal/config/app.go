@@ -13,6 +13,7 @@ const (
 	defaultParkLimit = 1000
 	defaultParkBytes = 16 << 20
 	defaultMaxObject = 8 << 20
+	defaultMaxBody   = 1 << 30
 )
 
 var (
@@ -38,6 +39,7 @@ func readApp(t *table, name string, s *serverRead) *appRead {
 	a.modes()
 	a.durations()
 	a.sizes()
+	a.maintenance()
 	a.health()
 	a.cache()
 	t.done()
@@ -164,11 +166,30 @@ func (a *appRead) sizes() {
 	t := a.t
 	a.ParkLimit = t.integer("park_limit", defaultParkLimit, 1, 1_000_000)
 	a.ParkBytes = t.size("park_bytes", defaultParkBytes, 1<<10, 64<<30)
-	a.MaxBody = t.size("max_body", 0, 0, 1<<50)
+	a.ParkPerClient = t.integer("park_limit_per_client", max(1, a.ParkLimit/2), 1, 1_000_000)
+	a.ParkBytesClient = t.size("park_bytes_per_client", a.ParkBytes/2, 1<<9, 64<<30)
+	a.MaxBody = t.size("max_body", defaultMaxBody, 0, 1<<50)
 	a.MaxInFlight = t.integer("max_in_flight", 0, 0, 1_000_000)
+	a.MaxInFlightClient = t.integer("max_in_flight_per_client", 0, 0, 1_000_000)
+	a.checkShares()
 	a.UpstreamConnections = t.integer("upstream_connections", 0, 0, 1_000_000)
 	a.ExposeBuild = t.boolean("expose_build", false)
 	a.KeepTrailers = t.boolean("keep_trailers", false)
+}
+
+// checkShares finds shares of one client that are more than what all have.
+func (a *appRead) checkShares() {
+	t := a.t
+	if a.ParkPerClient > a.ParkLimit {
+		t.errorf("park_limit_per_client", "%d is more than all requests that may wait (park_limit, %d); write that at most", a.ParkPerClient, a.ParkLimit)
+	}
+	if a.ParkBytesClient > a.ParkBytes {
+		t.errorf("park_bytes_per_client", "%s is more than all requests that wait may hold (park_bytes, %s); write that at most",
+			formatSize(a.ParkBytesClient), formatSize(a.ParkBytes))
+	}
+	if a.MaxInFlight > 0 && a.MaxInFlightClient > a.MaxInFlight {
+		t.errorf("max_in_flight_per_client", "%d is more than all requests inside (max_in_flight, %d); write that at most", a.MaxInFlightClient, a.MaxInFlight)
+	}
 }
 
 func (a *appRead) health() {

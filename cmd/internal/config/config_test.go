@@ -19,10 +19,15 @@ func testEnv() Env {
 		"etc/usher/bin/plain":      {Mode: 0o644, Data: []byte("#!")},
 		"etc/usher/site/server":    {Mode: 0o755, Data: []byte("#!")},
 		"etc/usher/site/notes.txt": {Mode: 0o644, Data: []byte("x")},
+		"etc/usher/soon.HTML":      {Mode: 0o644, Data: []byte("<p>soon")},
+		"etc/usher/soon.json":      {Mode: 0o644, Data: []byte("{}")},
+		"etc/usher/empty.txt":      {Mode: 0o644},
+		"etc/usher/large.html":     {Mode: 0o644, Data: make([]byte, maxPage+1)},
 		"etc/usher/token":          {Mode: 0o600, Data: []byte("0123456789abcdef\n")},
 		"etc/usher/open-token":     {Mode: 0o644, Data: []byte("0123456789abcdef\n")},
 		"etc/usher/short-token":    {Mode: 0o600, Data: []byte("secret\n")},
 		"usr/bin/node":             {Mode: 0o755, Data: []byte("x")},
+		"var/log/usher/dir.html":   {Mode: fs.ModeDir | 0o755},
 		"var/log/usher/dir.log":    {Mode: fs.ModeDir | 0o755},
 	}
 	users := map[string]Account{
@@ -104,13 +109,16 @@ func TestEveryDefaultIsFilledIn(t *testing.T) {
 		Run:            "/run/usher",
 		Cgroup:         "auto",
 		AccessLog:      "off",
+		LogFormat:      "json",
 		CacheBytes:     64 << 20,
 		MaxConnections: 10000,
+		MaxPerClient:   2500,
 		HeadTimeout:    10 * time.Second,
 		IdleTimeout:    75 * time.Second,
 		BodyTimeout:    30 * time.Second,
 		WriteTimeout:   60 * time.Second,
 		MinBodyRate:    256,
+		MinWriteRate:   256,
 	}
 	if !reflect.DeepEqual(f.Server, wantServer) {
 		t.Errorf("server\n got %+v\nwant %+v", f.Server, wantServer)
@@ -127,6 +135,9 @@ func TestEveryDefaultIsFilledIn(t *testing.T) {
 		ParkTimeout:      60 * time.Second,
 		ParkLimit:        1000,
 		ParkBytes:        16 << 20,
+		ParkPerClient:    500,
+		ParkBytesClient:  8 << 20,
+		MaxBody:          1 << 30,
 		DrainTimeout:     30 * time.Second,
 		HoldDrain:        5 * time.Second,
 		CloseSpread:      5 * time.Second,
@@ -162,13 +173,30 @@ ask_listen = "[::1]:9180"
 cgroup = "/sys/fs/cgroup/usher.slice"
 port_range = "21000-21099"
 access_log = "../../var/log/usher/access.log"
+access_log_format = "combined"
 cache_bytes = "1GiB"
 max_connections = 20
+max_connections_per_client = 3
 head_timeout = "1s"
 idle_timeout = "2m"
 body_timeout = "5s"
 write_timeout = "6s"
 min_body_rate = "1KiB"
+min_write_rate = 0
+
+[server.listeners.":80"]
+max_connections = 7
+max_connections_per_client = 0
+head_timeout = "2s"
+idle_timeout = "3s"
+body_timeout = "4s"
+write_timeout = "5s"
+min_body_rate = 0
+min_write_rate = "2KiB"
+trusted = true
+
+[server.listeners."[2001:db8:0::1]:8443"]
+max_connections_per_client = 9
 
 [apps.hello]
 hosts = ["Hello.Localhost", "*.hello.localhost", "*", "[2001:DB8::2]", "192.0.2.1", "xn--bcher-kva.example"]
@@ -187,6 +215,8 @@ wake_timeout = "1s"
 park_timeout = "2m"
 park_limit = 5
 park_bytes = 65536
+park_limit_per_client = 4
+park_bytes_per_client = "1KiB"
 drain_timeout = "20s"
 hold_drain = "0s"
 close_spread = "2s"
@@ -195,6 +225,8 @@ settle = "4s"
 first_byte_timeout = "0"
 max_body = "10 MiB"
 max_in_flight = 6
+max_in_flight_per_client = 2
+maintenance_page = "soon.HTML"
 upstream_connections = 7
 expose_build = true
 keep_trailers = true
@@ -220,8 +252,15 @@ target = "unix:api.sock"
 		AskListen:      Addr{"tcp", "[::1]:9180"},
 		Cgroup:         "/sys/fs/cgroup/usher.slice",
 		PortRange:      PortRange{21000, 21099},
-		AccessLog:      "/var/log/usher/access.log",
-		CacheBytes:     1 << 30, MaxConnections: 20, HeadTimeout: time.Second, IdleTimeout: 2 * time.Minute, BodyTimeout: 5 * time.Second, WriteTimeout: 6 * time.Second, MinBodyRate: 1024,
+		AccessLog:      "/var/log/usher/access.log", LogFormat: "combined", MaxPerClient: 3,
+		Listeners: []Listener{
+			{
+				Addr: Addr{"tcp", ":80"}, MaxConnections: 7, MaxPerClient: None, HeadTimeout: 2 * time.Second, IdleTimeout: 3 * time.Second,
+				BodyTimeout: 4 * time.Second, WriteTimeout: 5 * time.Second, MinBodyRate: None, MinWriteRate: 2048, Trusted: true,
+			},
+			{Addr: Addr{"tcp", "[2001:db8::1]:8443"}, MaxPerClient: 9},
+		},
+		CacheBytes: 1 << 30, MaxConnections: 20, HeadTimeout: time.Second, IdleTimeout: 2 * time.Minute, BodyTimeout: 5 * time.Second, WriteTimeout: 6 * time.Second, MinBodyRate: 1024,
 	}
 	if !reflect.DeepEqual(f.Server, wantServer) {
 		t.Errorf("server\n got %+v\nwant %+v", f.Server, wantServer)
@@ -234,11 +273,15 @@ target = "unix:api.sock"
 		User:   Account{Name: "hello", UID: 1001, GID: 33, Home: "/home/hello"},
 		Listen: Listen{Kind: "socket"},
 		Swap:   Hold, FallbackToGood: true, BestEffort: true, Eager: true,
-		WakeTimeout: time.Second, ParkTimeout: 2 * time.Minute, ParkLimit: 5, ParkBytes: 65536,
-		DrainTimeout: 20 * time.Second, CloseSpread: 2 * time.Second, StopTimeout: 3 * time.Second, Settle: 4 * time.Second,
+		WakeTimeout: time.Second, ParkTimeout: 2 * time.Minute, ParkLimit: 5, ParkBytes: 65536, ParkPerClient: 4, ParkBytesClient: 1024, MaxInFlightClient: 2,
+		MaintenancePage: Page{Path: "/etc/usher/soon.HTML", Type: "text/html; charset=utf-8", Body: []byte("<p>soon")},
+		DrainTimeout:    20 * time.Second, CloseSpread: 2 * time.Second, StopTimeout: 3 * time.Second, Settle: 4 * time.Second,
 		MaxBody: 10 << 20, MaxInFlight: 6, UpstreamConnections: 7, ExposeBuild: true, KeepTrailers: true, TLSAsk: true,
 		Health: Health{Path: "/up?x=1", Host: "[2001:db8::3]", Timeout: 5 * time.Second, Headers: map[string]string{"X-Probe": "usher"}},
 		Cache:  Cache{Enabled: true, MaxObject: 2 << 10},
+	}
+	if got := f.Server.Listener(Addr{"unix", "/etc/usher/http.sock"}); got != (Listener{Addr: Addr{"unix", "/etc/usher/http.sock"}}) {
+		t.Errorf("a listener without a table: %+v", got)
 	}
 	if got, _ := f.App("hello"); !reflect.DeepEqual(got, wantHello) {
 		t.Errorf("hello\n got %+v\nwant %+v", got, wantHello)

@@ -28,7 +28,7 @@ type Env struct {
 	EphemeralPorts PortRange
 
 	// Stat and ReadFile see the file system. ReadFile is called for the file
-	// itself and for the admin token.
+	// itself, the admin token and maintenance pages.
 	Stat     func(path string) (fs.FileInfo, error)
 	ReadFile func(path string) ([]byte, error)
 

@@ -96,12 +96,16 @@ func serverKeys() []serverKey {
 		{"Cgroup", "cgroup"},
 		{"PortRange", "port_range"},
 		{"AccessLog", "access_log"},
+		{"LogFormat", "access_log_format"},
 		{"CacheBytes", "cache_bytes"},
 		{"MaxConnections", "max_connections"},
+		{"MaxPerClient", "max_connections_per_client"},
 		{"HeadTimeout", "head_timeout"},
 		{"IdleTimeout", "idle_timeout"},
 		{"BodyTimeout", "body_timeout"},
 		{"WriteTimeout", "write_timeout"},
 		{"MinBodyRate", "min_body_rate"},
+		{"MinWriteRate", "min_write_rate"},
+		{"Listeners", "listeners"},
 	}
 }

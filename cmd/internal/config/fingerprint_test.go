@@ -19,6 +19,10 @@ func change(t *testing.T, f reflect.Value) {
 		*v = append([]Addr{{"tcp", "changed:1"}}, *v...)
 	case *[]netip.Prefix:
 		*v = append([]netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, *v...)
+	case *[]Listener:
+		*v = append([]Listener{{Trusted: true}}, *v...)
+	case *[]byte:
+		*v = append([]byte("changed"), *v...)
 	case *Swap:
 		*v = map[Swap]Swap{Overlap: Hold, Hold: Overlap}[*v]
 	default:
@@ -124,8 +128,12 @@ func TestEveryServerKeyIsComparedAndNamedAsInTheFile(t *testing.T) {
 			t.Errorf("%s changed: keys %v, want one", typ.Field(i).Name, keys)
 			continue
 		}
-		_, err := Parse("usher.toml", []byte("[server]\nlisten=[':80']\n"+keys[0]+" = {}\n"), testEnv())
-		if keys[0] != "listen" && (err == nil || !containsAll(err.Error(), "server."+keys[0]+": is a table")) {
+		value, is := "{}", "a table"
+		if keys[0] == "listeners" { // the only one that is a table
+			value, is = "3", "a whole number"
+		}
+		_, err := Parse("usher.toml", []byte("[server]\nlisten=[':80']\n"+keys[0]+" = "+value+"\n"), testEnv())
+		if keys[0] != "listen" && (err == nil || !containsAll(err.Error(), "server."+keys[0]+": is "+is)) {
 			t.Errorf("%s is named %q, which the file does not know: %v", typ.Field(i).Name, keys[0], err)
 		}
 	}

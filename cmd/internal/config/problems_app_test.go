@@ -123,6 +123,16 @@ first_byte_timeout = ‸"forever"
 			"apps.a.stop_timeout: is a whole number", "apps.a.settle: \"\" is no duration", "apps.a.first_byte_timeout: \"forever\" is no duration",
 		}},
 		{name: "spread longer than the drain", text: app + "drain_timeout = '3s'\nclose_spread = ‸'4s'\n", want: []string{"apps.a.close_spread: 4s is longer than drain_timeout (3s), of which it is the last part"}},
+		{name: "shares beyond the whole", text: app + "park_limit = 3\npark_limit_per_client = ‸4\npark_bytes = '1KiB'\npark_bytes_per_client = ‸'2KiB'\nmax_in_flight = 5\nmax_in_flight_per_client = ‸6\n", want: []string{
+			"apps.a.park_limit_per_client: 4 is more than all requests that may wait (park_limit, 3)",
+			"apps.a.park_bytes_per_client: 2KiB is more than all requests that wait may hold (park_bytes, 1KiB)",
+			"apps.a.max_in_flight_per_client: 6 is more than all requests inside (max_in_flight, 5)",
+		}},
+		{name: "page that is none", text: app + "maintenance_page = ‸'bin/hello'\n", want: []string{`apps.a.maintenance_page: "bin/hello" is no page that is known; name a file that ends in .html, .htm, .txt or .json`}},
+		{name: "page missing", text: app + "maintenance_page = ‸'gone.html'\n", want: []string{"apps.a.maintenance_page: /etc/usher/gone.html: file does not exist; paths are relative to the configuration file"}},
+		{name: "page empty", text: app + "maintenance_page = ‸'empty.txt'\n", want: []string{"/etc/usher/empty.txt is empty; write what clients should read"}},
+		{name: "page too large", text: app + "maintenance_page = ‸'large.html'\n", want: []string{"/etc/usher/large.html has 262145 bytes; a page may have 256KiB"}},
+		{name: "page is a directory", text: app + "maintenance_page = ‸'/var/log/usher/dir.html'\n", want: []string{"/var/log/usher/dir.html is no regular file"}},
 		{name: "sizes", text: app + "park_limit = ‸0\npark_bytes = ‸'1B'\nmax_body = ‸-1\nmax_in_flight = ‸-1\nupstream_connections = ‸1.5\n", want: []string{
 			"apps.a.park_limit: 0 is out of range; write a number from 1 to 1000000", "apps.a.park_bytes: 1B is out of range; write a size from 1KiB to 64GiB",
 			"apps.a.max_body: -1B is out of range", "apps.a.max_in_flight: -1 is out of range", "apps.a.upstream_connections: is a number with a fraction",

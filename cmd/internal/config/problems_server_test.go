@@ -100,6 +100,18 @@ listen = [‸"8080", ‸"127.0.0.1:http", ‸"127.0.0.1:70000", ‸"example.com:
 		{name: "duration out of range", text: l + "head_timeout = ‸'1h'\n", want: []string{"server.head_timeout: 1h0m0s is out of range; write a duration from 10ms to 10m"}},
 		{name: "duration negative", text: l + "idle_timeout = ‸'-1s'\n", want: []string{"server.idle_timeout: -1s is out of range"}},
 		{name: "client limits", text: l + "body_timeout = ‸'0'\nwrite_timeout = ‸'2h'\nmin_body_rate = ‸'fast'\n", want: []string{"server.body_timeout: 0s is out of range", "server.write_timeout: 2h0m0s is out of range", `server.min_body_rate: "fast" is no size`}},
+		{name: "log format", text: l + "access_log_format = ‸'xml'\n", want: []string{`server.access_log_format: "xml" is not known; write "json" or "combined"`}},
+		{name: "rates and shares", text: l + "min_write_rate = ‸-1\nmax_connections_per_client = ‸-1\n", want: []string{"server.min_write_rate: -1B is out of range", "server.max_connections_per_client: -1 is out of range; write a number from 0 to 10000000"}},
+		{name: "listener that is none", text: l + "[server.listeners]\n‸':8081' = {}\n‸'8082' = {}\n", want: []string{`server.listeners.":8081": is not in server.listen; add it there`, `server.listeners."8082": "8082" is no address`}},
+		{name: "listener twice", text: "[server]\nlisten=['127.0.0.1:81']\n[server.listeners.'127.0.0.1:81']\n[server.listeners.‸'localhost:81']\n", want: []string{`server.listeners."localhost:81": has a table already, under another spelling`}},
+		{name: "listener's values", text: "[server]\nlisten=[':80']\n[server.listeners.':80']\nhead_timeout = ‸'1h'\n‸limit = 3\ntrusted = ‸1\nmax_connections = ‸0\n", want: []string{
+			`server.listeners.":80".head_timeout: 1h0m0s is out of range`, `server.listeners.":80".limit: unknown key`,
+			`server.listeners.":80".trusted: is a whole number`, `server.listeners.":80".max_connections: 0 is out of range`,
+		}},
+		{name: "listener is no table", text: "[server]\nlisten=[':80']\nlisteners = { ':80' = ‸3 }\n", want: []string{"server.listeners.:80: is a whole number; write a table"}},
+		{name: "listener on a socket", text: "[server]\nlisten=['unix:/run/u.sock']\n[server.listeners.'unix:/run/u.sock']\nmax_connections_per_client = ‸3\ntrusted = ‸true\n", want: []string{
+			"peers of a unix socket have no address to tell them apart; write max_connections", "peers of a unix socket are trusted anyway; remove it",
+		}},
 		{name: "never where it cannot be", text: l + "idle_timeout = ‸'never'\n", want: []string{`server.idle_timeout: "never" is no duration`}},
 	})
 }

@@ -2,17 +2,15 @@ package config
 
 import (
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // Default sizes and counts of [server].
 const (
 	defaultCacheBytes     = 64 << 20
 	defaultMaxConnections = 10_000
-	defaultMinBodyRate    = 256
+	defaultRate           = 256
 )
 
 // serverRead is the [server] table with what later checks need to know.
@@ -42,13 +40,8 @@ func readServer(t *table) serverRead {
 	s.cgroup()
 	s.ports()
 	s.accessLog()
-	s.CacheBytes = t.size("cache_bytes", defaultCacheBytes, 0, 1<<40)
-	s.MaxConnections = t.integer("max_connections", defaultMaxConnections, 1, 10_000_000)
-	s.HeadTimeout = t.duration("head_timeout", span{def: 10 * time.Second, least: 10 * time.Millisecond, most: 10 * time.Minute})
-	s.IdleTimeout = t.duration("idle_timeout", span{def: 75 * time.Second, least: 10 * time.Millisecond, most: 24 * time.Hour})
-	s.BodyTimeout = t.duration("body_timeout", span{def: 30 * time.Second, least: 100 * time.Millisecond, most: time.Hour})
-	s.WriteTimeout = t.duration("write_timeout", span{def: 60 * time.Second, least: 100 * time.Millisecond, most: time.Hour})
-	s.MinBodyRate = t.size("min_body_rate", defaultMinBodyRate, 0, 1<<30)
+	s.limits()
+	s.listenerTables()
 	t.done()
 	s.checkListeners()
 	return s
@@ -293,25 +286,6 @@ func (s *serverRead) ports() {
 			p, e)
 	default:
 		s.PortRange, s.appPorts = p, p
-	}
-}
-
-func (s *serverRead) accessLog() {
-	t := s.t
-	s.AccessLog = LogOff
-	text, ok := t.str("access_log")
-	switch {
-	case !ok:
-	case text == LogOff || text == LogStdout:
-		s.AccessLog = text
-	default:
-		s.AccessLog = t.r.path(text)
-		dir := filepath.Dir(s.AccessLog)
-		if info, err := t.r.env.Stat(dir); err != nil || !info.IsDir() {
-			t.errorf("access_log", `there is no directory %s; create it, or write "off" or "stdout"`, dir)
-		} else if info, err := t.r.env.Stat(s.AccessLog); err == nil && info.Mode()&os.ModeType == os.ModeDir {
-			t.errorf("access_log", "%s is a directory; name a file", s.AccessLog)
-		}
 	}
 }
 

@@ -78,6 +78,12 @@ const (
 	LogStdout  = "stdout"
 )
 
+// Values of Server.LogFormat.
+const (
+	LogJSON     = "json"
+	LogCombined = "combined"
+)
+
 // Server is the [server] table.
 type Server struct {
 	Listen      []Addr // at least one
@@ -96,14 +102,47 @@ type Server struct {
 	Cgroup    string    // CgroupAuto, CgroupOff or the path of a delegated cgroup
 	PortRange PortRange // zero: usher chooses, 20000-29999 unless the kernel uses that
 	AccessLog string    // LogOff, LogStdout or a path
+	LogFormat string    // of the access log: LogJSON or LogCombined
 
 	CacheBytes     int64 // 0: no cache at all
 	MaxConnections int   // client connections at once over all listeners
+	MaxPerClient   int   // of one client, over all listeners; 0: no bound
 	HeadTimeout    time.Duration
 	IdleTimeout    time.Duration // keep-alive connections without a request
 	BodyTimeout    time.Duration // without a byte of a request's body
 	WriteTimeout   time.Duration // without the client taking a byte of the answer
 	MinBodyRate    int64         // bytes a second a request's body must come with; 0: none
+	MinWriteRate   int64         // bytes a second a client must take of an answer; 0: none
+
+	Listeners []Listener // those of Listen with a [server.listeners."ADDR"] table
+}
+
+// Listener is what one listener does otherwise than [server] says. Zero fields
+// say nothing; None means 0 in the file.
+type Listener struct {
+	Addr           Addr
+	MaxConnections int // of this listener alone
+	MaxPerClient   int
+	HeadTimeout    time.Duration
+	IdleTimeout    time.Duration
+	BodyTimeout    time.Duration
+	WriteTimeout   time.Duration
+	MinBodyRate    int64
+	MinWriteRate   int64
+	Trusted        bool // every peer is a trusted proxy
+}
+
+// None is a limit of a Listener that is lifted.
+const None = -1
+
+// Listener returns what is special about that address, or nothing.
+func (s *Server) Listener(a Addr) Listener {
+	for _, l := range s.Listeners {
+		if l.Addr == a {
+			return l
+		}
+	}
+	return Listener{Addr: a}
 }
 
 // Swap is how an app moves to a new generation.
@@ -165,6 +204,8 @@ type App struct {
 	ParkTimeout      time.Duration
 	ParkLimit        int   // requests
 	ParkBytes        int64 // bytes already buffered of parked requests
+	ParkPerClient    int   // of these, requests of one client
+	ParkBytesClient  int64 // of these, bytes of one client
 	DrainTimeout     time.Duration
 	HoldDrain        time.Duration
 	CloseSpread      time.Duration // never longer than DrainTimeout
@@ -174,13 +215,23 @@ type App struct {
 
 	MaxBody             int64 // bytes of a request body; 0: no limit
 	MaxInFlight         int   // requests inside the app at once; 0: no limit
+	MaxInFlightClient   int   // of these, requests of one client; 0: no limit
 	UpstreamConnections int   // connections to one generation; 0: no limit
 	ExposeBuild         bool  // stamp answers with Usher-Build
 	KeepTrailers        bool  // pass trailers of requests on
 	TLSAsk              bool  // on-demand certificates for names below a wildcard
 
+	MaintenancePage Page // zero: the one that is built in
+
 	Health Health
 	Cache  Cache
+}
+
+// Page is a file that is shown as it is.
+type Page struct {
+	Path string // absolute
+	Type string // Content-Type, by the end of the name
+	Body []byte
 }
 
 // External reports that usher does not own the app's process.

@@ -118,8 +118,9 @@ func (d *daemon) start(ctx context.Context) error {
 
 // serve lets requests in and stays until ctx ends or a listener fails.
 func (d *daemon) serve(ctx context.Context) error {
-	for _, ln := range d.edgeListeners {
-		d.run(func() error { return d.engine.Serve(ln) })
+	for i, ln := range d.edgeListeners {
+		l := d.file.Load().Server.Listener(d.file.Load().Server.Listen[i])
+		d.run(func() error { return d.engine.ServeListener(ln, engineListener(l)) })
 	}
 	if d.askListener != nil {
 		askCtx, stop := context.WithCancel(context.Background())
@@ -252,7 +253,7 @@ func (d *daemon) openEdge(context.Context) error {
 		if path == config.LogStdout {
 			path = "/dev/stdout"
 		}
-		log, err := accesslog.Open(path, accesslog.Options{Log: d.log})
+		log, err := accesslog.Open(path, accesslog.Options{Log: d.log, Format: accesslog.Format(s.LogFormat)})
 		if err != nil {
 			return fmt.Errorf("open the access log: %w", err)
 		}
@@ -263,11 +264,7 @@ func (d *daemon) openEdge(context.Context) error {
 	d.edge = edge.New(o)
 	d.onClose(func() error { d.edge.Close(); return nil })
 	var err error
-	d.engine, err = engine.New(engine.Options{
-		Edge: d.edge, HeadTimeout: s.HeadTimeout, IdleTimeout: s.IdleTimeout, BodyTimeout: s.BodyTimeout,
-		WriteTimeout: s.WriteTimeout, MinBodyRate: noneBelowZero(s.MinBodyRate), MaxConnections: s.MaxConnections,
-		TrustedProxies: s.TrustedProxies, Warn: func(msg string) { d.log.Warn(msg) },
-	})
+	d.engine, err = engine.New(d.engineOptions())
 	return err
 }
 
@@ -288,13 +285,6 @@ func largestObject(f *config.File) int64 {
 		n = max(n, a.Cache.MaxObject)
 	}
 	return n
-}
-
-func noneBelowZero(rate int64) int64 {
-	if rate == 0 {
-		return -1
-	}
-	return rate
 }
 
 func (d *daemon) openActivator(context.Context) error {

@@ -70,7 +70,7 @@ func listen(ctx context.Context, a config.Addr, g config.Group) (net.Listener, e
 // openAdmin puts the admin API together.
 func (d *daemon) openAdmin(context.Context) error {
 	d.metrics = prometheus.NewRegistry()
-	d.metrics.MustRegister(d.edge.Collector(), newSwapCollector(d), collectors.NewGoCollector(),
+	d.metrics.MustRegister(d.edge.Collector(), newSwapCollector(d), newDoorCollector(d), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if d.access != nil {
 		d.metrics.MustRegister(d.access.Collector())

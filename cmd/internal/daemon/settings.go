@@ -63,6 +63,8 @@ func edgeApps(f *config.File) []edge.AppConfig {
 		out = append(out, edge.AppConfig{
 			Name: a.Name, Hosts: a.Hosts, Paths: a.Paths,
 			ParkLimit: a.ParkLimit, ParkBytes: a.ParkBytes, ParkTimeout: a.ParkTimeout,
+			ParkPerClient: a.ParkPerClient, ParkBytesPerClient: a.ParkBytesClient, MaxInFlightPerClient: a.MaxInFlightClient,
+			MaintenancePage:  edge.Page{Type: a.MaintenancePage.Type, Body: a.MaintenancePage.Body},
 			FirstByteTimeout: a.FirstByteTimeout, MaxBody: a.MaxBody, MaxInFlight: smaller(a.MaxInFlight, a.UpstreamConnections),
 			CacheEnabled: a.Cache.Enabled && f.Server.CacheBytes > 0, ExposeBuild: a.ExposeBuild,
 			TLSAsk: a.TLSAsk, KeepTrailers: a.KeepTrailers,

@@ -45,7 +45,7 @@ func TestOnlyWhatIsAboveTheParkLimitIsRefusedAndAtOnce(t *testing.T) {
 	t.Parallel()
 	const limit, excess = 150, 50
 	u := start(t, options{apps: []app{{
-		artifact: hello(t, "v1", "slow-start=6s"), lines: []string{fmt.Sprintf("park_limit = %d", limit)},
+		artifact: hello(t, "v1", "slow-start=6s"), lines: []string{fmt.Sprintf("park_limit = %d\npark_limit_per_client = %[1]d", limit)},
 	}}})
 	answers := make(chan answer, limit+excess)
 	for range limit + excess {
@@ -70,7 +70,7 @@ func TestOnlyWhatIsAboveTheParkLimitIsRefusedAndAtOnce(t *testing.T) {
 func TestARequestThatWasParkedTooLongGivesItsPlaceBack(t *testing.T) {
 	t.Parallel()
 	u := start(t, options{apps: []app{{
-		artifact: hello(t, "v1", "slow-start=8s"), lines: []string{"park_limit = 5", `park_timeout = "500ms"`},
+		artifact: hello(t, "v1", "slow-start=8s"), lines: []string{"park_limit = 5", "park_limit_per_client = 5", `park_timeout = "500ms"`},
 	}}})
 	for range 2 { // the second time the places of the first are needed
 		for _, a := range together(5, func(int) answer { return u.get("hello", "/") }) {

@@ -1,0 +1,99 @@
+package daemon
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/usher-edge/usher/cmd/internal/config"
+	"github.com/usher-edge/usher/edge/engine"
+)
+
+// engineOptions is what the file says, as the engine wants it.
+func (d *daemon) engineOptions() engine.Options {
+	s := d.file.Load().Server
+	return engine.Options{
+		Edge: d.edge, HeadTimeout: s.HeadTimeout, IdleTimeout: s.IdleTimeout, BodyTimeout: s.BodyTimeout, WriteTimeout: s.WriteTimeout,
+		MinBodyRate: noneBelowZero(s.MinBodyRate), MinWriteRate: noneBelowZero(s.MinWriteRate),
+		MaxConnections: d.connections(s.MaxConnections), MaxPerClient: s.MaxPerClient,
+		TrustedProxies: s.TrustedProxies, Warn: func(msg string) { d.log.Warn(msg) },
+	}
+}
+
+// engineListener is what the file says about one listener.
+func engineListener(l config.Listener) engine.Listener {
+	return engine.Listener{
+		HeadTimeout: l.HeadTimeout, IdleTimeout: l.IdleTimeout, BodyTimeout: l.BodyTimeout, WriteTimeout: l.WriteTimeout,
+		MinBodyRate: l.MinBodyRate, MinWriteRate: l.MinWriteRate,
+		MaxConnections: l.MaxConnections, MaxPerClient: l.MaxPerClient, Trusted: l.Trusted,
+	}
+}
+
+func noneBelowZero(rate int64) int64 {
+	if rate == 0 {
+		return config.None
+	}
+	return rate
+}
+
+// Descriptors that are not for clients: files, logs and pipes of apps, the admin
+// API. A small limit is shared half and half.
+const reservedDescriptors = 256
+
+// connections is how many clients may be connected, given the descriptors that
+// this process may have: each needs one for itself and one to the app. Without
+// the second, requests of clients that were let in would fail.
+func (d *daemon) connections(want int) int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return want // the acceptors notice by themselves
+	}
+	most := fitting(limit.Cur)
+	if uint64(want) <= most {
+		return want
+	}
+	d.warn(fmt.Sprintf("max_connections is %d, but only %d fit into the %d descriptors that usher may open, so there will be no more: raise the limit (LimitNOFILE= of systemd, ulimit -n) or lower max_connections",
+		want, most, limit.Cur))
+	return int(most)
+}
+
+func fitting(descriptors uint64) uint64 {
+	return max(1, (descriptors-min(reservedDescriptors, descriptors/2))/2)
+}
+
+// doorCollector tells of client connections.
+type doorCollector struct {
+	d *daemon
+
+	open, accepted, refused, waits *prometheus.Desc
+}
+
+func newDoorCollector(d *daemon) *doorCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("usher_"+name, help, labels, nil)
+	}
+	return &doorCollector{
+		d:        d,
+		open:     desc("connections_open", "Client connections."),
+		accepted: desc("connections_accepted_total", "Client connections that were let in."),
+		refused:  desc("connections_refused_total", "Client connections that were turned away, by reason.", "reason"),
+		waits:    desc("accept_waits_total", "How often a new connection had to wait, by what there was none left of.", "reason"),
+	}
+}
+
+// Describe is prometheus.Collector.
+func (c *doorCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect is prometheus.Collector.
+func (c *doorCollector) Collect(ch chan<- prometheus.Metric) {
+	s := c.d.engine.Stats()
+	ch <- prometheus.MustNewConstMetric(c.open, prometheus.GaugeValue, float64(s.Open))
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	count(c.accepted, s.Accepted)
+	count(c.refused, s.Refused, "client-connections")
+	count(c.waits, s.AtCapacity, "max-connections")
+	count(c.waits, s.OutOfDescriptors, "descriptors")
+}
