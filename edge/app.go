@@ -15,7 +15,8 @@ type App struct {
 	name string
 	edge *Edge
 
-	slot     atomic.Pointer[slot] // never nil
+	slot     atomic.Pointer[slot]    // never nil
+	account  atomic.Pointer[Account] // nil: no books are open
 	lot      lot
 	crowds   crowds
 	counters counters

@@ -41,6 +41,9 @@ func (e *Edge) Decide(r *Request) Decision {
 		}
 		r.app = a
 		a.counters.accepted.Add(1)
+		if ac := a.account.Load(); ac != nil {
+			r.account = ac.accept()
+		}
 	}
 	for {
 		s := a.slot.Load()

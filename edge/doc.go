@@ -10,8 +10,8 @@
 //
 // The control plane holds the other end. It places what an app's slot holds
 // (App.Place), puts it to sleep (App.TrySleep), waits until a generation is
-// empty (App.Drained), and ends what does not end by itself (App.CloseStreams,
-// App.Cut).
+// empty (App.Drained), ends what does not end by itself (App.CloseStreams,
+// App.Cut), and has the books kept of an attempt (App.OpenAccount).
 //
 // Guarantees:
 //   - The switch is atomic. Every try of a request loads one immutable slot and
@@ -26,7 +26,8 @@
 //     the order of arrival, and gives it back the moment its client leaves.
 //   - A change of one app's configuration touches nothing of another's.
 //   - Every request ends exactly one way. What begins and what ends is counted
-//     in different places.
+//     in different places. The books of an attempt add up exactly, whatever
+//     comes and goes while they are opened and closed (Account).
 //   - Decide, routing and the gate allocate nothing and never block.
 //
 // Callers may not assume that a Target is current once they have it: it can be

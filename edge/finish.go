@@ -41,6 +41,8 @@ type Result struct {
 	Status   int   // that the client was sent; 0 if it was sent none
 	BytesIn  int64 // of the request's body
 	BytesOut int64 // of the answer's body
+
+	Parting Parting // of an upgraded connection; a cut is seen by Finish itself
 }
 
 // Entry is one ended request, for the log.
@@ -70,25 +72,34 @@ type Entry struct {
 func (r *Request) Retry() bool {
 	r.retries++
 	r.app.counters.retries.Add(1)
-	return r.giveBack(time.Now())
+	uncut := r.land()
+	r.giveBack(time.Now())
+	return uncut
 }
 
-// giveBack leaves the target, if there is one. It reports false if the request
-// was cut.
-func (r *Request) giveBack(now time.Time) bool {
-	t := r.target
-	if t == nil {
+// land makes sure that the request can be cut no more. It reports false if it
+// was.
+func (r *Request) land() (uncut bool) {
+	if r.target == nil {
 		return true
 	}
-	uncut := r.flight.CompareAndSwap(t, nil)
+	uncut = r.flight.CompareAndSwap(r.target, nil)
 	if !uncut {
 		r.flight.Store(nil)
+	}
+	return uncut
+}
+
+// giveBack leaves the target, if there is one.
+func (r *Request) giveBack(now time.Time) {
+	t := r.target
+	if t == nil {
+		return
 	}
 	r.target = nil
 	r.departs()
 	r.app.counters.lastRelease.Store(now.UnixNano())
 	t.release()
-	return uncut
 }
 
 // Finish ends a request: the one place where it leaves its target, is counted
@@ -99,15 +110,19 @@ func (e *Edge) Finish(r *Request, res Result) (cut bool) {
 		return false
 	}
 	r.open = false
-	if r.stream.Swap(nil) != nil {
-		r.app.counters.streams.Add(-1)
-	}
-	took := time.Since(r.start)
-	if !r.giveBack(r.start.Add(took)) {
-		cut = true
+	if cut = !r.land(); cut {
 		res.Ending, res.Cause = Failed, CauseDrainCut
 	}
-	r.grantBack()
+	if s := r.stream.Swap(nil); s != nil {
+		r.app.counters.streams.Add(-1)
+		s.ended(res)
+	}
+	if r.account != nil { // before those are told who wait for it to end
+		r.account.end(r, res)
+	}
+	took := time.Since(r.start)
+	r.giveBack(r.start.Add(took))
+	r.answered()
 	c := &e.unknown
 	if r.app != nil {
 		c = &r.app.counters
@@ -119,6 +134,17 @@ func (e *Edge) Finish(r *Request, res Result) (cut bool) {
 		e.log(r, res, took)
 	}
 	return cut
+}
+
+// ended tells the books how an upgraded connection ended.
+func (s *stream) ended(res Result) {
+	switch {
+	case !s.upgraded:
+	case res.Cause == CauseDrainCut:
+		s.part(PartedByCut)
+	default:
+		s.part(res.Parting)
+	}
 }
 
 func (e *Edge) log(r *Request, res Result, took time.Duration) {

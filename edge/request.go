@@ -44,33 +44,38 @@ type Request struct {
 	edge *Edge
 	peer Peer
 
-	start   time.Time
-	app     *App
-	slot    *slot
-	target  *Target
-	flight  atomic.Pointer[Target] // target, for those who look from outside
-	stream  atomic.Pointer[stream]
-	cache   CacheResult
-	visit   Visit
-	query   CacheQuery
-	parked  time.Duration
-	retries int
-	client  netip.Addr // what clientText names
-	guest   netip.Addr // counted in App.guests; zero: not
-	granted bool       // let go by a lot that waits for the answer
-	open    bool
-	gone    atomic.Bool // the client left while it was parked
-	lot     atomic.Pointer[lot]
-	parking parking
-	entry   Entry // for the log
+	start    time.Time
+	app      *App
+	slot     *slot
+	target   *Target
+	flight   atomic.Pointer[Target] // target, for those who look from outside
+	stream   atomic.Pointer[stream]
+	cache    CacheResult
+	visit    Visit
+	query    CacheQuery
+	parked   time.Duration
+	retries  int
+	account  *Account   // the books of the window it was accepted in; nil: none were open
+	awaited  bool       // the account waits for its answer
+	client   netip.Addr // what clientText names
+	guest    netip.Addr // counted in App.guests; zero: not
+	granted  bool       // let go by a lot that waits for the answer
+	open     bool
+	upgraded bool        // it has switched to another protocol
+	gone     atomic.Bool // the client left while it was parked
+	lot      atomic.Pointer[lot]
+	parking  parking
+	entry    Entry // for the log
 
 	clientText string
 }
 
 // stream is an answer without a foreseeable end.
 type stream struct {
-	target *Target
-	end    func()
+	target   *Target
+	end      func()
+	upgraded bool
+	account  atomic.Pointer[Account] // the books that an upgraded connection is in
 }
 
 // Open adds a lane. p is told when a request of it has to be cut.
@@ -89,6 +94,7 @@ func (r *Request) Begin(now time.Time) {
 	r.start = now
 	r.app, r.slot, r.target = nil, nil, nil
 	r.cache, r.parked, r.retries = CacheOff, 0, 0
+	r.account, r.awaited, r.upgraded = nil, false, false
 	r.granted, r.open = false, true
 	r.parking.ticket = 0
 	r.Method, r.Host, r.Path, r.HostPort, r.Target = nil, nil, nil, nil, nil
@@ -149,6 +155,9 @@ func (r *Request) Park(ctx context.Context) Cause {
 	begun := time.Now()
 	a := r.app
 	r.lot.Store(&a.lot)
+	if r.account != nil {
+		r.account.park(r)
+	}
 	in, refused := a.lot.enter(r, r.slot, begun)
 	if !in {
 		return refused
@@ -210,15 +219,26 @@ func (r *Request) Stored(a *CacheAnswer, sent time.Time) Fill {
 // another goroutine, when it should come to one politely; it must not block.
 func (r *Request) Streaming(end func()) {
 	r.app.counters.streams.Add(1)
-	r.stream.Store(&stream{target: r.target, end: end})
-	r.grantBack()
+	s := &stream{target: r.target, end: end, upgraded: r.upgraded}
+	r.stream.Store(s)
+	if ac := r.app.account.Load(); ac != nil && s.upgraded {
+		ac.upgrade(s)
+	}
+	r.answered()
 }
 
-// Upgraded counts an upgrade.
-func (r *Request) Upgraded() { r.app.counters.upgrades.Add(1) }
+// Upgraded counts an upgrade. Streaming follows.
+func (r *Request) Upgraded() {
+	r.upgraded = true
+	r.app.counters.upgrades.Add(1)
+}
 
-// grantBack tells the lot that let this request go that it has been answered.
-func (r *Request) grantBack() {
+// answered tells those who wait for the answer of a request that was parked: the
+// lot that let it go, and the account.
+func (r *Request) answered() {
+	if r.account != nil {
+		r.account.answered(r)
+	}
 	if r.granted {
 		r.granted = false
 		r.app.lot.answered()

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/usher-edge/usher/edge"
@@ -27,8 +28,10 @@ type tunnel struct {
 	up     *upstream.Conn
 	ending *ending
 	ws     bool
-	frames frames
+	frames frames // from the app
+	asks   frames // from the client
 
+	parted   atomic.Uint32 // 1 + the edge.Parting of whoever ended it first
 	out      int64         // bytes to the client
 	in       int64         // bytes to the app; for others once upDone is closed
 	inFailed edge.Cause    // likewise
@@ -51,7 +54,9 @@ func (c *conn) tunnel(up *upstream.Conn) {
 		c.ending.Store(nil)
 	}
 	x.bytesIn, x.bytesOut = t.in, t.out
-	ok := c.finish(c.result(cause))
+	res := c.result(cause)
+	res.Parting = t.parting()
+	ok := c.finish(res)
 	c.discard(up)
 	if ok && cause != edge.CauseNone {
 		c.abort()
@@ -76,6 +81,26 @@ func (t *tunnel) run() edge.Cause {
 	return cause
 }
 
+// ends notes who ends the tunnel; the first one counts.
+func (t *tunnel) ends(by edge.Parting) { t.parted.CompareAndSwap(0, uint32(by)+1) }
+
+func (t *tunnel) parting() edge.Parting {
+	if p := t.parted.Load(); p != 0 {
+		return edge.Parting(p - 1)
+	}
+	return edge.PartedByClient // it never got the answer that begins the tunnel
+}
+
+// follow looks for a close frame: whoever sends the first one ends the tunnel.
+func (t *tunnel) follow(f *frames, b []byte, by edge.Parting) {
+	if !t.ws {
+		return
+	}
+	if f.follow(b); f.closed {
+		t.ends(by)
+	}
+}
+
 // carryIn moves bytes from the client to the app. It ends with the client's
 // sending side, or when the client's connection is poked or closed.
 func (t *tunnel) carryIn() {
@@ -87,6 +112,7 @@ func (t *tunnel) carryIn() {
 	m.r = m.w
 	for {
 		if len(pending) > 0 {
+			t.follow(&t.asks, pending, edge.PartedByClient)
 			if _, err := t.up.Write(pending); err != nil {
 				return // the other direction finds out what that means
 			}
@@ -106,10 +132,12 @@ func (t *tunnel) carryIn() {
 func (t *tunnel) inEnded(err error) {
 	switch {
 	case errors.Is(err, io.EOF):
+		t.ends(edge.PartedByClient)
 		_ = t.up.CloseWrite() // the other direction finds out if this fails
 		t.c.clock.postpone(after(t.c.srv.now(), halfOpen), phaseStream)
 	case timedOut(err):
 	default:
+		t.ends(edge.PartedByClient)
 		t.inFailed = edge.CauseClientGone
 		t.up.Interrupt()
 	}
@@ -127,11 +155,15 @@ func (t *tunnel) carryOut() edge.Cause {
 		n, err := t.up.Read(buf[:])
 		late := c.clock.rest().late()
 		if n > 0 {
-			t.frames.follow(buf[:n])
+			t.follow(&t.frames, buf[:n], edge.PartedByApp)
 			if cause := c.write(buf[:n]); cause != edge.CauseNone {
+				t.ends(edge.PartedByClient)
 				return cause
 			}
 			t.out += int64(n)
+		}
+		if t.ending.asked.Load() {
+			t.ends(edge.PartedByUsher)
 		}
 		switch {
 		case t.ending.asked.Load() && (parting || !t.ws || t.frames.boundary()):
@@ -139,9 +171,12 @@ func (t *tunnel) carryOut() edge.Cause {
 		case t.ending.asked.Load():
 			parting = err != nil && timedOut(err) && t.grace()
 		case late, errors.Is(err, io.EOF):
+			t.ends(edge.PartedByApp)
 			return edge.CauseNone
 		case err != nil:
-			return t.outFailed()
+			cause := t.outFailed()
+			t.ends(edge.PartedByApp)
+			return cause
 		}
 	}
 }
