@@ -102,6 +102,9 @@ type Outcome struct {
 	Executed   bool          `json:"executed"` // false only if proven that nothing of the build ran
 	At         time.Time     `json:"at,omitzero"`
 	Drain      time.Duration `json:"drain,omitempty"` // nanoseconds
+	// Receipt says that a receipt of the attempt is stored later: without one its
+	// window was lost.
+	Receipt bool `json:"receipt,omitempty"`
 }
 
 // Release returns the release with that revision, and whether the history has

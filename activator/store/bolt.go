@@ -109,6 +109,11 @@ func (b *Bolt) Delete(app string, ifVersion uint64) error {
 		if err := raiseNumber(tx, keyFloor, a.Version); err != nil {
 			return err
 		}
+		if bucket := tx.Bucket([]byte(bucketReceipts)); bucket != nil {
+			if err := dropReceipts(bucket, app, 0); err != nil {
+				return err
+			}
+		}
 		return putRecord(tx, app, nil)
 	})
 }

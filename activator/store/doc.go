@@ -24,6 +24,8 @@
 //     never changes. A record that breaks a rule gives [ErrInvalid] and changes
 //     nothing.
 //   - Generation numbers are never handed out twice.
+//   - The last KeepReceipts receipts of an app are kept beside its record, which
+//     therefore stays small. A damaged receipt is left out and costs nothing else.
 //   - A record that was read may be changed freely by its reader: nothing is
 //     shared with the store.
 //   - A damaged database is moved aside, never overwritten, and a fresh one is

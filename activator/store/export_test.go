@@ -47,6 +47,23 @@ func Damages() map[string]func(t *testing.T, path string) {
 	}
 }
 
+// DamageReceipt flips a bit of a stored receipt.
+func DamageReceipt(t *testing.T, path, app string, attempt uint64) {
+	t.Helper()
+	edit(t, path, func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(bucketReceipts))
+		data := append([]byte(nil), b.Get(receiptKey(app, attempt))...)
+		data[len(data)/2] ^= 1
+		return b.Put(receiptKey(app, attempt), data)
+	})
+}
+
+// DropReceipts makes the database one of before there were receipts.
+func DropReceipts(t *testing.T, path string) {
+	t.Helper()
+	edit(t, path, func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(bucketReceipts)) })
+}
+
 // DropNumber removes one of the numbers in the database at path.
 func DropNumber(t *testing.T, path, key string) {
 	t.Helper()

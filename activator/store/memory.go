@@ -9,9 +9,9 @@ import (
 // Memory is Commits without a disk, for tests. It passes the same suite.
 type Memory struct {
 	// Fail, if not nil, is asked before each operation and makes it fail with
-	// the error it returns. op is "apps", "get", "update", "delete" or
-	// "generations"; writes ask a second time as "update.done", "delete.done"
-	// and "generations.done" when they have taken effect, to play the disk
+	// the error it returns. op is "apps", "get", "update", "delete", "receipt",
+	// "receipts" or "generations"; writes ask a second time as "update.done",
+	// "delete.done", "receipt.done" and "generations.done" when they have taken effect, to play the disk
 	// that fails after the fact. Set it before the first use; it may be
 	// called by several goroutines at once and must not call the store.
 	Fail func(op string) error
@@ -30,6 +30,7 @@ type memoryState struct {
 	// Update callbacks run under it.
 	mu         sync.Mutex
 	records    map[string][]byte
+	receipts   map[string]memoryReceipts
 	generation uint64
 	floor      uint64
 }
@@ -40,7 +41,7 @@ var _ Commits = (*Memory)(nil)
 func NewMemory() *Memory {
 	return &Memory{
 		eventLog: newEventLog(0, nil),
-		state:    &memoryState{records: map[string][]byte{}},
+		state:    &memoryState{records: map[string][]byte{}, receipts: map[string]memoryReceipts{}},
 	}
 }
 
@@ -52,6 +53,9 @@ func (m *Memory) Reopen() *Memory {
 	m.state.mu.Lock()
 	defer m.state.mu.Unlock()
 	again.state.records = maps.Clone(m.state.records)
+	for app, list := range m.state.receipts {
+		again.state.receipts[app] = maps.Clone(list)
+	}
 	again.state.generation, again.state.floor = m.state.generation, m.state.floor
 	return again
 }
@@ -145,6 +149,7 @@ func (s *memoryState) delete(app string, ifVersion uint64) error {
 	}
 	s.floor = max(s.floor, a.Version)
 	delete(s.records, app)
+	delete(s.receipts, app)
 	return nil
 }
 

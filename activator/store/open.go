@@ -143,7 +143,7 @@ func prepare(dir string, o Options) (*DamageError, error) {
 		lost := missing(dir)
 		// A complete new one is left by a crash just before its rename.
 		if in, err := inspect(fresh); err != nil || len(in.faults) > 0 {
-			if err := buildDB(dir, nil, startNumber(lost, o)); err != nil {
+			if err := buildDB(dir, inspection{}, startNumber(lost, o)); err != nil {
 				return nil, err
 			}
 		}
@@ -161,14 +161,15 @@ func prepare(dir string, o Options) (*DamageError, error) {
 
 // inspection is what a database file holds, read without opening it.
 type inspection struct {
-	records map[string][]byte // of apps, those that are whole
-	faults  []error
+	records  map[string][]byte // of apps, those that are whole
+	receipts map[string][]byte // by key, likewise
+	faults   []error
 }
 
 // inspect reads the database at path. An error says that it could not be read
 // or is not ours to touch, faults say that it is damaged.
 func inspect(path string) (in inspection, err error) {
-	in.records = map[string][]byte{}
+	in.records, in.receipts = map[string][]byte{}, map[string][]byte{}
 	var layout []byte
 	in.faults, err = walkPages(path, func(bucket string, key, value []byte) {
 		switch {
@@ -178,6 +179,8 @@ func inspect(path string) (in inspection, err error) {
 			if a, err := decodeApp(string(key), value); err == nil && check(App{}, a) == nil {
 				in.records[a.Name] = value
 			}
+		case bucket == bucketReceipts && len(decodeReceipts([][]byte{value})) == 1:
+			in.receipts[string(key)] = value
 		}
 	})
 	if err != nil {
@@ -229,7 +232,7 @@ func replace(dir string, in inspection, o Options) (*DamageError, error) {
 		Reasons: in.faults,
 		Kept:    slices.Sorted(maps.Keys(in.records)),
 	}
-	if err := buildDB(dir, in.records, startNumber(damage, o)); err != nil {
+	if err := buildDB(dir, in, startNumber(damage, o)); err != nil {
 		return nil, err
 	}
 	if err := os.Link(path, damage.Aside); err != nil {
@@ -245,8 +248,9 @@ func replace(dir string, in inspection, o Options) (*DamageError, error) {
 	return damage, publish(dir)
 }
 
-// buildDB makes a complete, synced database under the temporary name.
-func buildDB(dir string, records map[string][]byte, start uint64) error {
+// buildDB makes a complete, synced database of what was found whole, under the
+// temporary name.
+func buildDB(dir string, in inspection, start uint64) error {
 	fresh := filepath.Join(dir, freshName)
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -268,12 +272,27 @@ func buildDB(dir string, records map[string][]byte, start uint64) error {
 			putNumber(tx, keyFloor, start),
 			putNumber(tx, keySum, 0),
 		)
-		for name, record := range records {
+		for name, record := range in.records {
 			err = errors.Join(err, putRecord(tx, name, record))
 		}
-		return err
+		return errors.Join(err, keepReceipts(tx, in))
 	})
 	return errors.Join(err, db.Close())
+}
+
+// keepReceipts takes over the receipts of apps that are kept.
+func keepReceipts(tx *bbolt.Tx, in inspection) error {
+	bucket, err := tx.CreateBucketIfNotExists([]byte(bucketReceipts))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for key, data := range in.receipts {
+		if in.records[receiptApp([]byte(key))] != nil {
+			errs = append(errs, bucket.Put([]byte(key), data))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // publish gives the new database its name, durably.

@@ -37,9 +37,18 @@ type Commits interface {
 	// store.
 	Update(app string, ifVersion uint64, fn func(*App) error) (App, error)
 
-	// Delete removes the record of app in one synced transaction: ErrNotFound
-	// if there is none, ErrConflict as for Update.
+	// Delete removes the record of app and its receipts in one synced
+	// transaction: ErrNotFound if there is none, ErrConflict as for Update.
 	Delete(app string, ifVersion uint64) error
+
+	// PutReceipt stores a receipt of app in one synced transaction, in the place
+	// of an earlier one of the same attempt, and drops those beyond KeepReceipts:
+	// the lowest attempts. ErrNotFound if the app has no record.
+	PutReceipt(app string, r Receipt) error
+
+	// Receipts returns the receipts of app, oldest attempt first; none for an app
+	// that is not known.
+	Receipts(app string) ([]Receipt, error)
 
 	// Generations reserves n numbers, n ≥ 1, in one synced transaction and
 	// returns the first. They are above all earlier ones, and 0 is never

@@ -38,6 +38,7 @@ func Commits(t *testing.T, open func(t *testing.T) Opened) {
 		"rules of a record are kept":                        rules,
 		"history is bounded but keeps what pointers name":   boundedHistory,
 		"generation numbers are never reused":               generations,
+		"receipts are kept whole, in order and bounded":     receipts,
 		"eight writers that retry on conflict all finish":   writers,
 		"events are numbered, bounded and followed":         events,
 		"a closed store refuses":                            closed,
@@ -383,6 +384,9 @@ func closed(t *testing.T, s Opened) {
 	_, err = s.Generations(1)
 	wantErr(t, err, store.ErrClosed)
 	wantErr(t, s.RaiseGenerations(1), store.ErrClosed)
+	wantErr(t, s.PutReceipt("web", store.Receipt{Attempt: 1}), store.ErrClosed)
+	_, err = s.Receipts("web")
+	wantErr(t, err, store.ErrClosed)
 	if seq := s.AppendEvent(store.Event{Kind: "late"}); seq != 0 {
 		t.Errorf("a closed log took an event as number %d", seq)
 	}

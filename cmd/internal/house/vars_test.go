@@ -15,6 +15,7 @@ import (
 func varExceptions() []exception {
 	return []exception{
 		{"edge.cutMark", "it is compared by its address and never read"},
+		{"edge.partedMark", "it is compared by its address and never read"},
 	}
 }
 
