@@ -8,7 +8,7 @@ func (m *machine) begin(w Release) {
 		return
 	}
 	a := Attempt{Gen: m.fresh, Cause: m.cause(w), Mode: Overlap, Desired: m.s.Desired.Rev}
-	if w.Hold || m.s.Cur.Rel.Hold {
+	if w.Hold || m.predecessor().Hold {
 		a.Mode = Hold
 	}
 	m.s.Why = CauseNone
@@ -19,6 +19,15 @@ func (m *machine) begin(w Release) {
 		return
 	}
 	m.next(Verifying, Verify)
+}
+
+// predecessor is the release that an attempt takes over from, also while none of
+// its generations runs: after a sleep, or a crash in the middle.
+func (m *machine) predecessor() Release {
+	if m.s.Cur.ID != 0 {
+		return m.s.Cur.Rel
+	}
+	return m.s.Good
 }
 
 // cause is why w is started. Whatever is started only because somebody waits is
@@ -37,7 +46,7 @@ func (m *machine) cause(w Release) Cause {
 	case m.s.Good.Rev == 0:
 		return CauseInstall
 	}
-	return CauseRelease
+	return released(w)
 }
 
 // next moves the generation being started to a stage and asks for its effect.
@@ -50,6 +59,7 @@ func (m *machine) next(st Stage, k EffectKind) {
 // answerOf says which event a stage waits for.
 var answerOf = [stageSentinel]EventKind{
 	Verifying: VerifyDone,
+	Raising:   RaiseDone,
 	Intending: IntentDone,
 	Preparing: PrepareDone,
 	Recording: RanDone,
@@ -73,6 +83,10 @@ func (m *machine) nextAnswer(e Event) {
 	if st == Going && e.Result == Refused && !e.MayHaveRun {
 		m.s.Next.Ran = false // the child never passed its go-byte
 	}
+	if st == Switched && e.Result == OK { // it has happened, whatever was asked meanwhile
+		m.advance()
+		return
+	}
 	switch end, why := m.classify(e); end {
 	case endOK:
 		m.advance()
@@ -80,6 +94,7 @@ func (m *machine) nextAnswer(e Event) {
 		m.fail(why)
 	case endCancelled, endStale, endRefused:
 		m.abandon(why)
+	case endUnlisted:
 	}
 }
 
@@ -87,6 +102,12 @@ func (m *machine) nextAnswer(e Event) {
 func (m *machine) advance() {
 	switch m.s.Next.Stage {
 	case Verifying:
+		if m.raises(m.s.Next.Rel) {
+			m.raiseLimit()
+			return
+		}
+		m.next(Intending, Intent)
+	case Raising:
 		m.next(Intending, Intent)
 	case Intending:
 		m.s.Next.Prepared = true
@@ -162,15 +183,18 @@ func (m *machine) markRan() {
 }
 
 // outcome records how the attempt under way ended, and ends it.
-func (m *machine) outcome(o Outcome, why Reason, held bool) {
+func (m *machine) outcome(o Outcome, why Reason) {
+	m.record(Effect{Outcome: o, Reason: why})
+}
+
+// record is outcome with what the failure book is told.
+func (m *machine) record(e Effect) {
 	a, g := m.s.Attempt, m.s.Next
 	if g.ID != a.Gen {
 		g = m.s.Cur
 	}
-	m.out.add(Effect{
-		Kind: RecordOutcome, Gen: a.Gen, Rel: g.Rel, Restart: g.Restart, Mode: a.Mode, Cause: a.Cause,
-		Outcome: o, Reason: why, Executed: g.Ran, Held: held,
-	})
+	e.Kind, e.Gen, e.Rel, e.Restart, e.Mode, e.Cause, e.Executed = RecordOutcome, a.Gen, g.Rel, g.Restart, a.Mode, a.Cause, g.Ran
+	m.out.add(e)
 	m.s.Attempt = Attempt{}
 }
 
@@ -205,13 +229,14 @@ func (m *machine) fail(why Reason) {
 			o = Failed // the good release is there to be woken
 		}
 	}
-	m.outcome(o, why, fresh)
+	falls := heldDown && fresh && n.Rel.Fallback && !n.Rel.Own
+	m.record(Effect{Outcome: o, Reason: why, Held: fresh, Fallback: falls})
 	m.dropNext()
 	m.s.StartWanted = false
 	switch {
 	case heldDown:
 		m.s.DownHeld, m.s.WakeWanted = true, false
-		if fresh && n.Rel.Fallback && !n.Rel.Own {
+		if falls {
 			m.out.add(Effect{Kind: CommitFallback, Gen: n.ID, Rel: m.s.Good})
 		}
 	case serving:
@@ -230,9 +255,9 @@ func (m *machine) abandon(why Reason) {
 	m.again(a)
 	lost := refused && a.Mode == Hold && a.Stopped && n.Ran
 	if lost {
-		m.outcome(Down, why, false)
+		m.outcome(Down, why)
 	} else {
-		m.outcome(Abandoned, why, false)
+		m.outcome(Abandoned, why)
 	}
 	m.dropNext()
 	if m.s.Cur.Stage == Draining { // nothing was told to end yet: the parked go back to it

@@ -4,40 +4,37 @@ package lifecycle
 type end uint8
 
 const (
-	endOK        end = iota
-	endCancelled     // the lifecycle ended it: a halt, a pause
-	endStale         // a newer release or restart replaced it
-	endRefused       // the box refused: no cgroup, no record, wrong bytes
-	endFailed        // the build failed
+	endUnlisted end = iota // a pair that verdicts leaves out; there is none
+	endOK
+	endCancelled // the lifecycle ended it: a halt, a pause
+	endStale     // a newer release or restart replaced it
+	endRefused   // the box refused: no cgroup, no record, no limit, wrong bytes
+	endFailed    // the build failed
 )
 
-// classify is the one place that says how a step ended. The lifecycle's end is
-// asked first: a stop makes a booting app exit, and that is no failure. Only
-// endFailed counts against a build.
+// verdicts says how a step ended: by what has become of its attempt meanwhile
+// (see stale), and by its own result. The lifecycle is asked first: a stop makes a
+// booting app exit, and that is no failure. Only endFailed counts against a build.
+var verdicts = [ReasonShutdown + 1][Refused + 1]end{
+	ReasonNone:       {OK: endOK, BuildFailed: endFailed, Refused: endRefused},
+	ReasonSuperseded: {OK: endStale, BuildFailed: endStale, Refused: endStale},
+	ReasonPaused:     {OK: endCancelled, BuildFailed: endCancelled, Refused: endCancelled},
+	ReasonRemoved:    {OK: endCancelled, BuildFailed: endCancelled, Refused: endCancelled},
+	ReasonStopped:    {OK: endCancelled, BuildFailed: endCancelled, Refused: endCancelled},
+	ReasonShutdown:   {OK: endCancelled, BuildFailed: endCancelled, Refused: endCancelled},
+}
+
+// classify is the one place that says how a step ended, and why.
 func (m *machine) classify(e Event) (end, Reason) {
-	switch why := m.stale(); why {
-	case ReasonNone:
-	case ReasonSuperseded:
-		return endStale, why
-	default:
-		return endCancelled, why
+	why := m.stale()
+	end := verdicts[why][e.Result]
+	if why == ReasonNone {
+		why = e.Reason
 	}
-	switch e.Result {
-	case OK:
-		return endOK, ReasonNone
-	case BuildFailed:
-		return endFailed, e.Reason
-	case Refused:
-		return endRefused, e.Reason
-	}
-	return endRefused, e.Reason
+	return end, why
 }
 
 // cancels says that the attempt ended because somebody wanted something else.
 func cancels(why Reason) bool {
-	switch why {
-	case ReasonSuperseded, ReasonPaused, ReasonRemoved, ReasonStopped, ReasonShutdown:
-		return true
-	}
-	return false
+	return why <= ReasonShutdown && (verdicts[why][OK] == endCancelled || verdicts[why][OK] == endStale)
 }

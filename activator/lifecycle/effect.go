@@ -9,6 +9,7 @@ const (
 	EffectNone EffectKind = iota
 
 	Verify          // hash the staged bytes → VerifyDone
+	RaiseLimit      // raise the limit that the app's generations share to that of Cur and Gen → RaiseDone
 	Intent          // record the intent (runtime) → IntentDone
 	Prepare         // set the child up, up to its go-byte → PrepareDone
 	RecordRan       // "this release has run" (commit, synced) → RanDone
@@ -26,6 +27,7 @@ const (
 	Stop         // cancel what is under way for Gen, then TERM, grace, kill, prove empty → StopDone
 	TrySleep     // retire Gen's target if nothing is in flight, storing Slot → SleepDone
 	Forget       // remove Gen's record and its leftovers
+	RestoreLimit // lower the limit that the app's generations share to that of Gen (0: none is left) → RestoreDone
 
 	Arm    // Timer, Level
 	Disarm // Timer
@@ -51,6 +53,7 @@ type Effect struct {
 	Restart  uint32 // RecordOutcome: the restart count it was started under
 	Executed bool   // RecordOutcome: false = proven that nothing of the build ran
 	Held     bool   // RecordOutcome: the failure book holds the release from now on
+	Fallback bool   // RecordOutcome: CommitFallback follows
 	Kill     bool   // Stop: no grace
 	Short    bool   // Drain: hold_drain instead of drain_timeout
 }

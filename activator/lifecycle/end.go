@@ -34,7 +34,7 @@ func (m *machine) switched() {
 		m.out.add(Effect{Kind: Report, Gen: cur.ID, Rel: cur.Rel})
 		return
 	}
-	m.outcome(Done, ReasonNone, false)
+	m.outcome(Done, ReasonNone)
 }
 
 // reported: whatever came of the record, the switch stands. One that could not
@@ -52,8 +52,12 @@ func (m *machine) reported(e Event) {
 		m.s.ReportOwed = true
 		m.armSweep()
 	}
-	if reporting {
-		m.outcome(Done, why, false)
+	switch {
+	case !reporting:
+	case m.s.Cur.Rel.Own:
+		m.outcome(Restored, why)
+	default:
+		m.outcome(Done, why)
 	}
 }
 
@@ -108,9 +112,9 @@ func (m *machine) curStopped(e Event) {
 // unprovenHold ends an attempt whose incumbent cannot be proven gone. It is
 // begun again when the sweep has the proof.
 func (m *machine) unprovenHold() {
-	if m.s.Next.Stage == Waiting {
+	if m.s.Attempt.Mode == Hold && m.s.Attempt.Gen == m.s.Next.ID && m.s.Next.ID != 0 {
 		m.again(m.s.Attempt)
-		m.outcome(Down, ReasonUnproven, false)
+		m.outcome(Down, ReasonUnproven)
 		m.dropNext()
 		m.s.StartWanted = true
 	}
@@ -222,6 +226,9 @@ func (m *machine) sweep() {
 		if g.Stage == Unproven {
 			m.out.add(Effect{Kind: Stop, Gen: g.ID, Kill: true})
 		}
+	}
+	if m.s.Limit == LimitStuck {
+		m.s.Limit = LimitRaised // converge restores it
 	}
 	m.reportOwed()
 }

@@ -46,6 +46,7 @@ const (
 	relFallback
 	relOwn
 	relRan
+	relLimited
 )
 
 const (
@@ -113,6 +114,7 @@ type world struct {
 	g      ghost
 	up     bool
 	gone   bool
+	raised bool // the limit that the generations share may be that of two
 	left   budgets
 }
 
@@ -176,7 +178,7 @@ func (w *world) release(rev uint8) Release {
 	b := w.d.rels[rev]
 	return Release{
 		Rev: Revision(rev), Hold: b&relHold != 0, External: b&relExternal != 0, Canary: b&relCanary != 0,
-		Fallback: b&relFallback != 0, Own: b&relOwn != 0, Ran: b&relRan != 0,
+		Fallback: b&relFallback != 0, Own: b&relOwn != 0, Ran: b&relRan != 0, Limited: b&relLimited != 0,
 	}
 }
 
@@ -190,6 +192,26 @@ func (w *world) fresh() GenID {
 		top = max(top, id)
 	}
 	return top + 1
+}
+
+// forget leaves out what makes no difference to anything that can still happen, so
+// that worlds which differ only in that are one: which pause a back-off has come
+// to (the core asks only whether there was one), which of several reasons for the
+// same treatment an attempt has, and an idle timer where nothing serves.
+func (w *world) forget(pauses bool) {
+	s := &w.s
+	if !pauses {
+		s.Backoff = min(s.Backoff, 1)
+		s.Slot.Level, w.slot.Level = min(s.Slot.Level, 1), min(w.slot.Level, 1)
+	}
+	for _, c := range [...]*Cause{&s.Why, &s.Attempt.Cause} {
+		if *c == CauseInstall || *c == CauseRetry || *c == CauseConfig {
+			*c = CauseRelease
+		}
+	}
+	if s.Cur.Stage != Serving {
+		w.disarm(TimerIdle)
+	}
 }
 
 // rename gives every generation the rank of its number, so that worlds that
@@ -240,6 +262,8 @@ type explorer struct {
 	cfg  config
 	step func(State, Event) (State, Effects)
 	rec  func(State, []Found, GenID) (State, Effects)
+
+	controllers []Controller
 
 	script   script
 	out      flags
@@ -380,13 +404,22 @@ func (x *explorer) put(w *world, g *worldGen, phase uint8) {
 	g.phase = phase
 }
 
-// written is a record whose failure is told.
+// written is a record whose failure is told. Where records are uncertain, one that
+// is said to have failed may have taken place.
 func (x *explorer) written(w *world, a answer) bool {
-	if x.choose(2) == 1 {
+	ways := 2
+	if x.cfg.uncertain {
+		ways = 3
+	}
+	way := x.choose(ways)
+	if way > 0 {
 		a.res, a.why = Refused, ReasonNotRecorded
 	}
 	w.queue(a)
-	return a.res == OK
+	if way == 2 {
+		x.say("      (it took place)")
+	}
+	return way != 1
 }
 
 // run carries out the effects of one step. It returns early when usher crashes.
@@ -496,6 +529,16 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 		}
 		w.dropGen(e.Gen)
 		return true
+	case RaiseLimit: // one that failed may have changed it
+		if x.limited(w, RaiseDone, e) || x.script.choose(2) == 1 {
+			w.raised = true
+		}
+		return true
+	case RestoreLimit:
+		if x.limited(w, RestoreDone, e) {
+			w.raised = false
+		}
+		return true
 	case Arm:
 		w.arm(e.Timer)
 		if e.Timer == TimerSettle {
@@ -544,6 +587,16 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 		w.gone = true
 	}
 	return false
+}
+
+// limited answers a change of the limit that the generations share.
+func (x *explorer) limited(w *world, k EventKind, e Effect) bool {
+	a := answer{kind: k, gen: uint8(e.Gen)}
+	if x.choose(2) == 1 {
+		a.res, a.why = Refused, ReasonNotLimited
+	}
+	w.queue(a)
+	return a.res == OK
 }
 
 // commit makes a new release desired; it lifts what was held down.

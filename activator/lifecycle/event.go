@@ -19,6 +19,7 @@ const (
 	Exited    // a process ended by itself; Quick: soon after its start
 
 	VerifyDone
+	RaiseDone
 	IntentDone
 	PrepareDone
 	RanDone
@@ -30,6 +31,7 @@ const (
 	DrainDone
 	StopDone // OK = proven empty
 	SleepDone
+	RestoreDone // of the app's limit; there is at most one under way
 
 	TimerFired // Timer says which
 )

@@ -1,8 +1,10 @@
 package lifecycle
 
 import (
+	"fmt"
 	"slices"
-	"sync/atomic"
+	"strings"
+	"sync"
 	"testing"
 )
 
@@ -14,7 +16,9 @@ const (
 	stateCapFull = 8_000_000
 )
 
-func (c config) explorer() *explorer { return &explorer{cfg: c, step: Step, rec: Recover} }
+func (c config) explorer() *explorer {
+	return &explorer{cfg: c, step: Step, rec: Recover, controllers: Controllers()}
+}
 
 // configs are the environments that are explored on every test run. Each lets
 // something else happen on top of two releases, because all of it at once would
@@ -25,14 +29,14 @@ func configs() []config {
 	return []config{
 		{name: "overlap", commits: []uint8{0, 0}, left: both, asks: day, plain: true},
 		{name: "hold", commits: []uint8{relHold, relHold}, left: both, asks: day, plain: true},
-		{name: "overlap, retry", commits: []uint8{0, 0}, asks: day | askRetry},
-		{name: "hold, retry", commits: []uint8{relHold, relHold}, asks: day | askRetry},
+		{name: "overlap, retry", commits: []uint8{0, 0}, asks: day | askRetry, pauses: true},
+		{name: "hold, retry", commits: []uint8{relHold, relHold}, asks: day | askRetry, pauses: true},
 		{name: "overlap, restart", commits: []uint8{0, 0}, left: budgets{restarts: 1}, asks: askRequest},
-		{name: "hold, restart", commits: []uint8{relHold, relHold}, left: budgets{restarts: 1}, asks: askRequest},
-		{name: "restarts and crashes", commits: []uint8{0}, left: budgets{usher: 1, app: 1, restarts: 1}, asks: day},
+		{name: "hold, restart", commits: []uint8{relHold, relHold}, left: budgets{restarts: 1}, asks: askRequest, pauses: true},
+		{name: "restarts and crashes", commits: []uint8{0}, left: budgets{usher: 1, app: 1, restarts: 1}, asks: day, pauses: true},
 		{name: "overlap to hold", commits: []uint8{0, relHold}, left: budgets{app: 1}, asks: day, plain: true},
 		{name: "hold to overlap", commits: []uint8{relHold, 0}, left: budgets{app: 1}, asks: day},
-		{name: "canary", commits: []uint8{0, relCanary}, left: budgets{usher: 1}, asks: day},
+		{name: "canary", commits: []uint8{0, relCanary}, left: budgets{usher: 1}, asks: day, pauses: true},
 		{name: "fallback", commits: []uint8{relHold, relHold | relFallback}, left: budgets{usher: 1}, asks: askRequest | askRetry},
 		{name: "pause overlap", commits: []uint8{0, 0}, left: budgets{app: 1}, asks: askRequest | askPause},
 		{name: "pause hold", commits: []uint8{relHold, relHold}, left: budgets{app: 1}, asks: askRequest | askPause},
@@ -48,6 +52,12 @@ func configs() []config {
 		{name: "no numbers", commits: []uint8{0, relHold}, left: budgets{app: 1, fresh: 1}, asks: askRequest},
 		{name: "no numbers for a target", commits: []uint8{relExternal, relExternal}, left: budgets{usher: 1, fresh: 1}, asks: askRequest},
 		{name: "late answers", commits: []uint8{0, relHold}, asks: day, late: true},
+		{name: "limits overlap", commits: []uint8{relLimited, relLimited}, left: budgets{usher: 1}, asks: askRequest},
+		{name: "limits and an exit", commits: []uint8{0, relLimited}, left: budgets{app: 1}, asks: askRequest},
+		{name: "limits hold", commits: []uint8{relLimited, relLimited | relHold}, left: budgets{usher: 1}, asks: askRequest},
+		{name: "between", commits: []uint8{0, relHold}, left: budgets{restarts: 1}, asks: askPause | askMaintain | askShutdown | askStop | askRemove, between: true},
+		{name: "uncertain overlap", commits: []uint8{0, 0}, left: budgets{usher: 1}, asks: askRequest, uncertain: true},
+		{name: "uncertain hold", commits: []uint8{relHold, relHold | relFallback}, left: budgets{usher: 1}, asks: askRequest, uncertain: true},
 		{name: "cache", commits: []uint8{0, 0}, left: budgets{restarts: 1}, asks: askRequest, cache: true},
 	}
 }
@@ -67,7 +77,7 @@ func (c config) widened() config {
 }
 
 func TestEveryReachableStateKeepsThePromises(t *testing.T) {
-	var states, edges atomic.Int64
+	var sum tally
 	t.Run("all", func(t *testing.T) {
 		for _, c := range configs() {
 			if raced && !slices.Contains([]string{"canary", "late answers", "external to process"}, c.name) {
@@ -80,8 +90,7 @@ func TestEveryReachableStateKeepsThePromises(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				r := explore(c.explorer(), limit)
-				states.Add(int64(r.states))
-				edges.Add(int64(r.edges))
+				sum.add(c.name, &r)
 				r.report(t)
 				if r.full {
 					t.Fatalf("stopped after %d states: the bounds are too wide", limit)
@@ -90,8 +99,28 @@ func TestEveryReachableStateKeepsThePromises(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d states, %d transitions", states.Load(), edges.Load())
-	if !full() && states.Load() > totalCap {
+	t.Log(sum.text())
+	if !full() && sum.states > totalCap {
 		t.Errorf("more than %d states: too much for a test run", totalCap)
 	}
+}
+
+// tally adds up what the explorations have visited.
+type tally struct {
+	mu            sync.Mutex // guards the fields below
+	states, edges int
+	lines         []string
+}
+
+func (s *tally) add(name string, r *result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.states += r.states
+	s.edges += r.edges
+	s.lines = append(s.lines, fmt.Sprintf("%9d states %9d transitions  %s", r.states, r.edges, name))
+}
+
+func (s *tally) text() string {
+	slices.SortFunc(s.lines, func(a, b string) int { return strings.Compare(b, a) })
+	return fmt.Sprintf("%d states, %d transitions\n%s", s.states, s.edges, strings.Join(s.lines, "\n"))
 }

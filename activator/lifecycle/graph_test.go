@@ -27,14 +27,17 @@ const (
 
 // config is one bounded environment.
 type config struct {
-	name    string
-	commits []uint8 // the releases that are committed, in this order
-	left    budgets
-	asks    uint16
-	late    bool // answers may be overtaken by the stop of their generation
-	doubts  bool // a live process may fail its one connect at recovery
-	cache   bool // follow a cache entry
-	plain   bool // nothing beside releases, crashes and the day's work
+	name      string
+	commits   []uint8 // the releases that are committed, in this order
+	left      budgets
+	asks      uint16
+	late      bool // answers may be overtaken by the stop of their generation
+	doubts    bool // a live process may fail its one connect at recovery
+	cache     bool // follow a cache entry
+	between   bool // people may ask something while a switch is under way
+	uncertain bool // a record that is said to have failed may have taken place
+	pauses    bool // tell how long the pauses of a back-off have grown
+	plain     bool // nothing beside releases, crashes and the day's work
 }
 
 func (c *config) start() world {
@@ -69,6 +72,7 @@ const (
 	markMatch                      // and what is desired is what was reported
 	markAimed                      // whatever runs, starts or is cached is what is desired
 	markSaturated                  // the back-off level has reached its end
+	markNear                       // the gap is 0
 )
 
 // result is how an exploration ended.
@@ -203,7 +207,7 @@ func (w *world) hash(seed maphash.Seed) uint64 {
 	b.put(uint8(a.Gen), uint8(a.Cause), uint8(a.Mode), uint8(a.Desired), bits(a.Stopped, a.Reporting))
 	b.slot(&s.Slot)
 	b.put(uint8(s.Reported), uint8(s.Held), uint8(s.Deferred), uint8(s.Restarts), uint8(s.Cache.Rev), uint8(s.Cache.Restart),
-		uint8(s.Why), uint8(s.Halt), s.Backoff, bits(s.WakeWanted, s.StartWanted, s.DownHeld, s.SweepArmed, s.ReportOwed, s.Paused, s.Maintenance, s.Gone), bits(s.Stalled))
+		uint8(s.Why), uint8(s.Halt), uint8(s.Limit), s.Backoff, bits(s.WakeWanted, s.StartWanted, s.DownHeld, s.SweepArmed, s.ReportOwed, s.Paused, s.Maintenance, s.Gone), bits(s.Stalled))
 	b.slot(&w.slot)
 	for i := range w.ng {
 		g := &w.gens[i]
@@ -220,7 +224,7 @@ func (w *world) hash(seed maphash.Seed) uint64 {
 	b.put(d.desired, d.good, d.reported, d.held, d.verified, d.restarts, bits(d.downHeld, d.paused, d.maintain, d.heldDown, d.owed), w.timers, w.settle)
 	b.put(w.left.commits, w.left.restarts, w.left.usher, w.left.app, w.left.puts, w.left.fresh)
 	b.put(w.g.inside, uint8(w.g.key.Rev), uint8(w.g.key.Restart), uint8(w.g.entry.Rev), uint8(w.g.entry.Restart), w.g.content,
-		bits(w.g.parked, w.g.wake, w.up, w.gone))
+		bits(w.g.parked, w.g.wake, w.up, w.gone, w.raised))
 	return maphash.Bytes(seed, b.buf[:b.n])
 }
 
@@ -232,7 +236,7 @@ type packer struct {
 func (p *packer) put(b ...uint8) { p.n += copy(p.buf[p.n:], b) }
 
 func (p *packer) release(r *Release) {
-	p.put(uint8(r.Rev), bits(r.Hold, r.External, r.Ran, r.Own, r.Canary, r.Fallback))
+	p.put(uint8(r.Rev), bits(r.Hold, r.External, r.Ran, r.Own, r.Canary, r.Fallback, r.Limited, r.Config))
 }
 
 func (p *packer) slot(s *Slot) {

@@ -29,6 +29,11 @@ func (x *explorer) checkEffect(w *world, e Effect) {
 		if g == nil || g.phase != phaseIntent {
 			x.fail("I10", "generation %d is set up without a recorded intent", e.Gen)
 		}
+		x.checkRoom(w, e)
+	case RaiseLimit:
+		x.checkRaise(w, e)
+	case RestoreLimit:
+		x.checkRestore(w)
 	case Go:
 		x.checkGo(w, g, e)
 	case Switch:
@@ -55,6 +60,38 @@ func (x *explorer) checkEffect(w *world, e Effect) {
 		}
 	case Gone:
 		x.checkGone(w)
+	}
+}
+
+// checkRoom: a second generation is set up only under a limit for two.
+func (x *explorer) checkRoom(w *world, e Effect) {
+	for i := range w.ng {
+		o := &w.gens[i]
+		limited := w.release(o.rev).Limited || e.Rel.Limited
+		if o.proc != procNone && o.id != uint8(e.Gen) && !o.external && !e.Rel.External && limited && !w.raised {
+			x.fail("I6", "generation %d is set up beside generation %d under the limit of one", e.Gen, o.id)
+		}
+	}
+}
+
+func (x *explorer) checkRaise(w *world, e Effect) {
+	switch {
+	case w.raised:
+		x.fail("I6", "generation %d begins on top of a limit that was not restored", e.Gen)
+	case w.s.Limit != LimitRaised:
+		x.fail("I6", "the limit is raised before it is marked as changed")
+	}
+}
+
+func (x *explorer) checkRestore(w *world) {
+	alive := 0
+	for i := range w.ng {
+		if w.gens[i].proc != procNone && !w.gens[i].external {
+			alive++
+		}
+	}
+	if alive > 1 {
+		x.fail("I6", "the limit of one is restored while %d generations may be alive", alive)
 	}
 }
 
@@ -135,7 +172,8 @@ func (x *explorer) checkSwitch(w *world, g *worldGen, e Effect) {
 func (x *explorer) checkPlace(w *world, e Effect) {
 	if w.slot.State == SlotServing && (e.Slot.State != SlotServing || e.Slot.Gen != w.slot.Gen) {
 		ev, cur := x.event, w.slot.Gen
-		ok := ev.Kind == PauseAsked || ev.Kind == HaltAsked || ev.Kind == Exited && ev.Gen == cur || x.before.Attempt.Mode == Hold
+		late := x.cfg.between && ev.Kind == SwitchDone && x.before.stopsServing()
+		ok := late || ev.Kind == PauseAsked || ev.Kind == HaltAsked || ev.Kind == Exited && ev.Gen == cur || x.before.Attempt.Mode == Hold
 		if !ok {
 			x.fail("I6", "the slot leaves generation %d, which serves", cur)
 		}
@@ -210,8 +248,9 @@ func (x *explorer) checkOutcome(w *world, g *worldGen, e Effect) {
 	if !e.Executed && g != nil && g.ran {
 		x.fail("I5", "generation %d is said not to have run, and it may have", e.Gen)
 	}
-	blamed := e.Held || e.Outcome != Done && e.Reason != ReasonNone && e.Reason <= ReasonUnhealthy
+	blamed := e.Held || e.Outcome != Done && e.Outcome != Restored && e.Reason != ReasonNone && e.Reason <= ReasonUnhealthy
 	fault := x.event.Kind == Exited || x.event.Result == BuildFailed
+	done := e.Outcome == Done || e.Outcome == Restored
 	switch {
 	case e.Outcome == Failed && !blamed:
 		x.fail("I5", "an attempt failed for a reason that is not its build's: %s", e.Reason)
@@ -221,14 +260,24 @@ func (x *explorer) checkOutcome(w *world, g *worldGen, e Effect) {
 		x.fail("I5", "a superseded attempt counts against its build")
 	case e.Held && w.d.good == 0 && w.s.Good.Rev == 0:
 		x.fail("I9", "the only release there is is passed over")
-	case e.Outcome == Done && (w.slot.State != SlotServing || w.slot.Gen != e.Gen):
+	case done && (e.Outcome == Restored) != (e.Rel.Own && x.before.Attempt.Reporting):
+		x.fail("I9", "revision %d, usher's own: %v, ends as %s", e.Rel.Rev, e.Rel.Own, e.Outcome)
+	case done && !x.stays(w, e.Gen):
 		x.fail("I4", "an attempt is done and its generation does not serve")
-	case e.Outcome == Done && e.Reason == ReasonNone && w.d.reported < uint8(e.Rel.Rev):
+	case done && e.Reason == ReasonNone && w.d.reported < uint8(e.Rel.Rev):
 		x.fail("I4", "an attempt is done and its revision is not reported")
 	case e.Outcome == Failed && w.s.Cur.Stage != Serving && w.s.want().Rev == 0:
 		x.fail("I5", "an attempt failed and nothing can serve: that is down")
 	}
 }
+
+// stays: the slot names the generation, or what was asked while it was being
+// switched to has taken it away again.
+func (x *explorer) stays(w *world, gen GenID) bool {
+	return w.slot.State == SlotServing && w.slot.Gen == gen || x.cfg.between && w.s.stopsServing() && w.slot.State != SlotServing
+}
+
+func (s *State) stopsServing() bool { return s.Paused || s.Halt == HaltStop || s.Halt == HaltRemove }
 
 func (x *explorer) checkGone(w *world) {
 	for i := range w.ng {
@@ -242,6 +291,8 @@ func (x *explorer) checkGone(w *world) {
 // checkStep looks at a step before its effects are carried out.
 func (x *explorer) checkStep(w *world, next *State) {
 	b := &x.before
+	x.checkControllers(b, next)
+	x.checkAttempt(next)
 	if next.Reported < b.Reported || next.Desired.Rev < b.Desired.Rev || next.Good.Rev < b.Good.Rev {
 		x.fail("I1", "a pointer shrinks")
 	}
@@ -281,8 +332,12 @@ func (x *explorer) checkWorld(w *world) {
 	if w.slot != s.Slot {
 		x.fail("I2", "the edge holds %+v and the core believes %+v", w.slot, s.Slot)
 	}
-	if s.Reported != Revision(w.d.reported) || s.Desired.Rev != Revision(w.d.desired) || s.Good.Rev < Revision(w.d.good) {
+	behind := s.Reported > Revision(w.d.reported) || s.Reported < Revision(w.d.reported) && !x.cfg.uncertain
+	if behind || s.Desired.Rev != Revision(w.d.desired) || s.Good.Rev < Revision(w.d.good) {
 		x.fail("I1", "the core's pointers are not those of the record")
+	}
+	if w.raised && s.Limit == LimitOne {
+		x.fail("I6", "the limit was raised for two and nobody will restore it")
 	}
 	x.checkServing(w, w.slot)
 	for _, g := range [...]*Gen{&s.Cur, &s.Next, &s.Old} {
@@ -315,7 +370,7 @@ func (x *explorer) checkUnderWay(w *world, g *Gen) {
 		ok = w.has(TimerSettle) && GenID(w.settle) == g.ID
 	case Waiting:
 		c := w.s.Cur.Stage
-		ok = c == Draining || c == Stopping || c == Unproven
+		ok = c == Draining || c == Stopping
 	case Draining:
 		ok = wg.drain
 		if g.ID == w.s.Old.ID && !wg.cut && w.s.Next.ID == 0 && w.s.Attempt.Gen == 0 && w.s.mismatch() {
@@ -335,6 +390,19 @@ func (x *explorer) checkTimers(w *world) {
 	s := &w.s
 	if s.SweepArmed != w.has(TimerSweep) {
 		x.fail("P1", "the sweep is believed to be armed: %v", s.SweepArmed)
+	}
+	switch s.Limit {
+	case LimitOne:
+	case LimitRaised:
+		if s.Next.ID == 0 && s.Old.ID == 0 {
+			x.fail("P1", "the limit is raised, only one generation is left, and it is not restored")
+		}
+	case LimitRestoring:
+		x.fail("P1", "the limit is being restored and no answer is on its way")
+	case LimitStuck:
+		if !w.has(TimerSweep) {
+			x.fail("P1", "a limit that could not be restored is not tried again")
+		}
 	}
 	if (s.Deferred != 0) && !w.has(TimerBackoff) {
 		x.fail("P1", "revision %d is put off and no timer is armed", s.Deferred)

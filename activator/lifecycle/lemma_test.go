@@ -9,12 +9,12 @@ import (
 // checked in one step, on every state of the core that was reached.
 
 var answers = [...]EventKind{
-	VerifyDone, IntentDone, PrepareDone, RanDone, GoDone, HealthDone, SwitchingDone, SwitchDone, ReportDone, DrainDone, StopDone, SleepDone,
+	VerifyDone, RaiseDone, IntentDone, PrepareDone, RanDone, GoDone, HealthDone, SwitchingDone, SwitchDone, ReportDone, DrainDone, StopDone, SleepDone,
 	Exited,
 }
 
 func TestAnAnswerThatNobodyWaitsForDoesNothingButCleanUp(t *testing.T) {
-	names := []string{"overlap", "hold", "canary", "pause hold", "halt overlap", "process to external"}
+	names := []string{"overlap", "hold", "canary", "pause hold", "halt overlap", "process to external", "limits overlap"}
 	if raced {
 		names = []string{"canary"}
 	}

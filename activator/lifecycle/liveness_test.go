@@ -5,7 +5,7 @@ import "testing"
 // Liveness (I9), as questions about the graph of all states. "Quiet" means that
 // nobody asks for anything and nothing crashes.
 //
-//	L1  where nothing happens by itself any more, it is settled: what is wanted serves or sleeps, or it is a failure that says why
+//	L1  where nothing happens by itself any more, the gap is 0 and it is settled: what is wanted serves or sleeps, or it is a failure that says why
 //	L2  quiet and without failures, every way ends: there is no cycle (with L1: it always gets to what is wanted)
 //	L3  quiet, whatever fails: no cycle spawns without the back-off timer
 //	L4  and on a cycle that spawns, the pauses have grown to their longest
@@ -27,6 +27,9 @@ func (x *explorer) mark(w *world) mark {
 	if w.s.Backoff == maxBackoff {
 		m |= markSaturated
 	}
+	if Gap(w.s) == 0 {
+		m |= markNear
+	}
 	return m
 }
 
@@ -38,7 +41,7 @@ func (w *world) settled() bool {
 		return false
 	case s.Gone:
 		return true
-	case s.Halt != HaltNone || s.Attempt.Gen != 0 || s.Next.ID != 0 || s.Old.ID != 0 || w.g.parked && !s.Paused:
+	case s.Halt != HaltNone || s.Attempt.Gen != 0 || s.Limit != LimitOne || s.Next.ID != 0 || s.Old.ID != 0 || w.g.parked && !s.Paused:
 		return false
 	case s.Cur.ID != 0 && s.Cur.Stage != Serving:
 		return false
@@ -86,14 +89,14 @@ func lucky(e *edge) bool { return quiet(e) && e.out&flagFailed == 0 }
 // checkLiveness asks all questions.
 func (g *graph) checkLiveness(t *testing.T, x *explorer) {
 	t.Helper()
-	if name, at := g.liveness(); name != "" {
+	if name, at := g.liveness(x); name != "" {
 		t.Fatalf("%s\n%s", name, g.to(x, at))
 	}
 }
 
 // liveness returns the first question with a bad answer, and a state that shows
 // it.
-func (g *graph) liveness() (string, int32) {
+func (g *graph) liveness(x *explorer) (string, int32) {
 	if at := g.stuck(); at >= 0 {
 		return "L1: nothing more happens by itself, and it is neither what is wanted nor a failure that says why", at
 	}
@@ -105,7 +108,7 @@ func (g *graph) liveness() (string, int32) {
 		return "L3: processes are spawned again and again without a pause", at
 	}
 	slow := func(from int32, e *edge) bool { return quiet(e) && g.marks[from]&markSaturated == 0 }
-	if at := g.cycle(slow, spawns); at >= 0 {
+	if at := g.cycle(slow, spawns); at >= 0 && x.cfg.pauses {
 		return "L4: processes are spawned again and again and the pauses do not grow", at
 	}
 	if at := g.strays(); at >= 0 {
@@ -138,7 +141,7 @@ func (g *graph) stuck() int32 {
 		for _, e := range g.out(int32(at)) {
 			moves = moves || quiet(&e)
 		}
-		if !moves && g.marks[at]&markSettled == 0 {
+		if !moves && g.marks[at]&(markSettled|markNear) != markSettled|markNear {
 			return int32(at)
 		}
 	}

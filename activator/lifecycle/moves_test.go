@@ -37,7 +37,11 @@ func (x *explorer) moves(w *world, out []move) []move {
 		return append(out, move{kind: moveStart})
 	}
 	if w.nl > 0 { // the mailbox takes nothing else before
-		return append(out, move{kind: moveLocal})
+		out = append(out, move{kind: moveLocal})
+		if x.cfg.between && w.local[0].kind == SwitchDone {
+			out = x.asks(w, out)
+		}
+		return out
 	}
 	if w.gone && w.s.Halt != HaltShutdown {
 		return out
@@ -143,6 +147,12 @@ func (x *explorer) asks(w *world, out []move) []move {
 	if c.asks&askWake != 0 {
 		ask(Event{Kind: WakeAsked})
 	}
+	if c.between && w.nl == 0 { // the rest is asked only then
+		if w.s.Paused {
+			ask(Event{Kind: ResumeAsked})
+		}
+		return out
+	}
 	if c.asks&askSleep != 0 {
 		ask(Event{Kind: SleepAsked})
 	}
@@ -191,8 +201,12 @@ func (x *explorer) take(w *world, m *move) {
 		}
 	}
 	if x.broken == nil {
+		x.checkGap(w, m)
+	}
+	if x.broken == nil {
 		x.checkWorld(w)
 	}
+	w.forget(x.cfg.pauses)
 	w.rename()
 }
 
@@ -365,6 +379,9 @@ func (x *explorer) start(w *world) {
 	}
 	if w.d.held&(1<<w.d.desired) != 0 {
 		durable.Held = durable.Desired.Rev
+	}
+	if durable.Desired.Limited || durable.Good.Limited { // what it is is read when it is restored
+		durable.Limit = LimitRaised
 	}
 	var found []Found
 	for i := range w.ng {

@@ -62,7 +62,8 @@ func ahead(spoil func(s *State, e *Event)) func(State, Event) (State, Effects) {
 }
 
 func mutants() []mutant {
-	return slices.Concat(startMutants(), switchMutants(), endMutants(), recoverMutants(), patienceMutants())
+	return slices.Concat(startMutants(), switchMutants(), endMutants(), recoverMutants(), patienceMutants(),
+		limitMutants(), betweenMutants(), controllerMutants())
 }
 
 func startMutants() []mutant {
@@ -104,7 +105,7 @@ func startMutants() []mutant {
 			}),
 		},
 		{
-			name: "goes on with a superseded attempt", config: "overlap", caught: []string{"I5"},
+			name: "goes on with a superseded attempt", config: "overlap", caught: []string{"C reloader"},
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == Committed && s.Attempt.Gen != 0 {
 					s.Attempt.Desired = e.Release.Rev
@@ -112,7 +113,7 @@ func startMutants() []mutant {
 			}),
 		},
 		{
-			name: "goes on with an attempt that a restart replaced", config: "overlap, restart", caught: []string{"I5"},
+			name: "goes on with an attempt that a restart replaced", config: "overlap, restart", caught: []string{"C reloader"},
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == RestartAsked && s.Next.ID != 0 {
 					s.Next.Restart++
@@ -120,7 +121,7 @@ func startMutants() []mutant {
 			}),
 		},
 		{
-			name: "goes on with an attempt while the app is paused", config: "pause overlap", caught: []string{"I5"},
+			name: "goes on with an attempt while the app is paused", config: "pause overlap", caught: []string{"C attempt"},
 			step: func(s State, e Event) (State, Effects) {
 				if e.Kind == PauseAsked && s.Attempt.Gen != 0 {
 					m := machine{s: s}
@@ -306,8 +307,8 @@ func endMutants() []mutant {
 		},
 		{
 			name: "falls back from its own fallback", config: "fallback", caught: []string{"I9"},
-			step: ahead(func(s *State, _ *Event) {
-				if s.Next.Rel.Own {
+			step: ahead(func(s *State, e *Event) {
+				if s.Next.Rel.Own && (e.Result == BuildFailed || e.Kind == Exited) {
 					s.Next.Rel.Own, s.Next.Rel.Fallback = false, true
 				}
 			}),
@@ -509,7 +510,7 @@ func patienceMutants() []mutant {
 			}),
 		},
 		{
-			name: "backs off without growing pauses", config: "overlap", caught: []string{"L4"},
+			name: "backs off without growing pauses", config: "overlap, retry", caught: []string{"L4"},
 			step: after(func(_ State, _ Event, s *State, f *Effects) { s.Backoff = min(s.Backoff, 1) }),
 		},
 	}
@@ -527,7 +528,7 @@ func TestEveryMutantIsCaughtByTheInvariantItBreaks(t *testing.T) {
 	if len(all) < 15 {
 		t.Fatalf("only %d mutants", len(all))
 	}
-	for _, name := range []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "P1", "P2", "P3", "L1", "L2", "L3", "L4", "L5"} {
+	for _, name := range []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "P1", "P2", "P3", "C reloader", "C sweeper", "C roller", "C waker", "C idler", "C attempt", "L1", "L2", "L3", "L4", "L5"} {
 		if !slices.ContainsFunc(all, func(m mutant) bool { return slices.Equal(m.caught, []string{name}) }) {
 			t.Errorf("no mutant shows that %s catches anything", name)
 		}
@@ -563,7 +564,7 @@ func verdict(x *explorer) (string, string) {
 	if r.full {
 		return "", "too many states"
 	}
-	if text, at := r.g.liveness(); text != "" {
+	if text, at := r.g.liveness(x); text != "" {
 		return text[:2], r.g.to(x, at)
 	}
 	return "", "it survives"

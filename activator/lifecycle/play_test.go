@@ -62,7 +62,7 @@ func (p *play) take(s State, f *Effects) {
 // answerTo says which event answers an effect.
 var answerTo = map[EffectKind]EventKind{
 	Verify: VerifyDone, Intent: IntentDone, Prepare: PrepareDone, RecordRan: RanDone, Go: GoDone, Health: HealthDone,
-	RecordSwitching: SwitchingDone, Switch: SwitchDone, Report: ReportDone, Drain: DrainDone, Stop: StopDone, TrySleep: SleepDone,
+	RaiseLimit: RaiseDone, RestoreLimit: RestoreDone, RecordSwitching: SwitchingDone, Switch: SwitchDone, Report: ReportDone, Drain: DrainDone, Stop: StopDone, TrySleep: SleepDone,
 }
 
 // finish answers everything that is under way.
@@ -103,6 +103,10 @@ func (p *play) event(text string) Event {
 			e.Release.External = true
 		case w == "fallback":
 			e.Release.Fallback = true
+		case w == "limited":
+			e.Release.Limited = true
+		case w == "config":
+			e.Release.Config = true
 		case w == "own":
 			e.Release.Own = true
 		case w == "quickly":

@@ -12,7 +12,7 @@ type Found struct {
 
 // Recover places an app after usher was started again. durable carries what was
 // committed: Desired, Good, Reported, Held, DownHeld, Restarts, Paused,
-// Maintenance. found is ordered by generation number, oldest first, at most
+// Maintenance; and LimitRaised, if the app's limit may be that of two. found is ordered by generation number, oldest first, at most
 // three.
 //
 // From the record of the switch on it only rolls forward: the youngest
@@ -77,6 +77,15 @@ func (m *machine) external() {
 	m.fresh = 0
 }
 
+// unheld: a switch whose record was said to have failed had taken place. What was
+// called down serves.
+func (m *machine) unheld() {
+	if m.s.DownHeld && m.s.Cur.Rel.Rev == m.s.Desired.Rev {
+		m.s.DownHeld, m.s.Held = false, 0
+		m.out.add(Effect{Kind: RecordLifted})
+	}
+}
+
 // owed takes up what a crash left undone: a release that was committed and not
 // yet reported, a report of what serves, a restart.
 func (m *machine) owed() {
@@ -85,12 +94,13 @@ func (m *machine) owed() {
 		m.s.Cache = CacheKey{Rev: cur.Rel.Rev, Restart: cur.Restart}
 		m.s.Good = cur.Rel
 		m.s.ReportOwed = cur.Rel.Rev > m.s.Reported
+		m.unheld()
 	}
 	m.s.StartWanted = m.s.Good.Rev != 0 && // a first release waits for its first request
 		m.s.Desired.Rev > max(m.s.Reported, cur.Rel.Rev) && m.s.Desired.Rev != m.s.Held
 	switch {
 	case m.s.StartWanted:
-		m.s.Why = CauseRelease
+		m.s.Why = released(m.s.Desired)
 	case cur.Stage == Serving && cur.Restart != m.s.Restarts:
 		m.s.Why = CauseRestart
 	}

@@ -1,10 +1,11 @@
 package lifecycle
 
 // place stores the slot that follows from the state, if it is not the one that
-// the edge already holds. Only a switch and a sleep store a slot otherwise.
+// the edge already holds. Only a switch and a sleep store a slot otherwise; what
+// the edge holds while a switch is under way is known with its answer.
 func (m *machine) place() {
 	want := m.resting()
-	if want == m.s.Slot {
+	if want == m.s.Slot || m.s.Next.Stage == Switched {
 		return
 	}
 	m.s.Slot = want

@@ -41,6 +41,8 @@ func (m *machine) apply(e Event) {
 		m.timer(e)
 	case ReportDone:
 		m.reported(e)
+	case RestoreDone:
+		m.limitRestored(e)
 	default:
 		m.answer(e)
 	}
@@ -65,13 +67,22 @@ func (m *machine) committed(r Release) {
 	if r.Rev <= m.s.Desired.Rev {
 		return
 	}
-	m.s.Why = CauseRelease
-	if m.s.Desired.Rev == 0 {
+	first := m.s.Desired.Rev == 0
+	m.s.Desired = r
+	m.s.Why = released(r)
+	if first {
 		m.s.Why = CauseInstall
 	}
-	m.s.Desired = r
 	m.lift()
 	m.s.StartWanted = true
+}
+
+// released is why a release is started for the first time.
+func released(r Release) Cause {
+	if r.Config {
+		return CauseConfig
+	}
+	return CauseRelease
 }
 
 // lift clears what keeps the app from being started.
@@ -165,12 +176,18 @@ func (m *machine) blocked() bool {
 
 // converge begins, cancels or finishes what the state asks for: at most one
 // attempt, and only when every earlier generation but the incumbent is gone.
+// While a slot is being stored nothing else is decided: what is asked meanwhile
+// takes effect with the answer.
 func (m *machine) converge() {
+	if m.s.Next.Stage == Switched {
+		return
+	}
 	if a := m.s.Attempt; a.Gen != 0 {
 		if why := m.stale(); why != ReasonNone && !a.Reporting {
 			m.abandon(why)
 		}
 	}
+	m.restoreLimit()
 	if m.s.Halt != HaltNone {
 		m.halt()
 		return
@@ -186,6 +203,7 @@ func (m *machine) converge() {
 		}
 	case m.s.Old.ID != 0:
 		m.hurry()
+	case m.raises(w) && m.s.Limit != LimitOne: // the restore comes first
 	default:
 		m.begin(w)
 	}

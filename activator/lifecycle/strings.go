@@ -4,11 +4,11 @@ var modeNames = [...]string{"overlap", "hold"}
 
 func (m Mode) String() string { return modeNames[m] }
 
-var causeNames = [...]string{"", "release", "install", "retry", "restart", "wake"}
+var causeNames = [...]string{"", "release", "install", "retry", "restart", "config", "wake"}
 
 func (c Cause) String() string { return causeNames[c] }
 
-var outcomeNames = [...]string{"", "done", "failed", "abandoned", "down"}
+var outcomeNames = [...]string{"", "done", "failed", "abandoned", "down", "restored"}
 
 func (o Outcome) String() string { return outcomeNames[o] }
 
@@ -16,7 +16,7 @@ var reasonNames = [...]string{
 	"",
 	"exec failed", "exited", "unhealthy",
 	"superseded", "paused", "removed", "stopped", "shutdown",
-	"digest mismatch", "not started", "not recorded", "not reported",
+	"digest mismatch", "not started", "not recorded", "limit not applied", "cgroup not fresh", "not reported",
 	"stop unproven", "crashed", "backing off", "held down",
 	"no release", "maintenance", "vanished", "listener not owned",
 }
@@ -24,7 +24,7 @@ var reasonNames = [...]string{
 func (r Reason) String() string { return reasonNames[r] }
 
 var stageNames = [...]string{
-	"none", "verifying", "intending", "preparing", "waiting", "recording", "going",
+	"none", "verifying", "raising", "intending", "preparing", "waiting", "recording", "going",
 	"checking", "settling", "switching", "switched", "serving", "draining", "stopping", "unproven", "",
 }
 

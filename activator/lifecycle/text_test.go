@@ -7,13 +7,13 @@ import (
 
 var eventNames = [...]string{
 	"none", "Committed", "RestartAsked", "RetryAsked", "WakeAsked", "SleepAsked", "PauseAsked", "ResumeAsked", "HaltAsked", "Exited",
-	"VerifyDone", "IntentDone", "PrepareDone", "RanDone", "GoDone", "HealthDone", "SwitchingDone", "SwitchDone", "ReportDone",
-	"DrainDone", "StopDone", "SleepDone", "TimerFired",
+	"VerifyDone", "RaiseDone", "IntentDone", "PrepareDone", "RanDone", "GoDone", "HealthDone", "SwitchingDone", "SwitchDone", "ReportDone",
+	"DrainDone", "StopDone", "SleepDone", "RestoreDone", "TimerFired",
 }
 
 var effectNames = [...]string{
-	"none", "Verify", "Intent", "Prepare", "RecordRan", "Go", "Health", "RecordSwitching", "Switch", "RecordSwitched", "Report",
-	"Place", "CloseStreams", "Drain", "CutDrain", "Stop", "TrySleep", "Forget", "Arm", "Disarm",
+	"none", "Verify", "RaiseLimit", "Intent", "Prepare", "RecordRan", "Go", "Health", "RecordSwitching", "Switch", "RecordSwitched", "Report",
+	"Place", "CloseStreams", "Drain", "CutDrain", "Stop", "TrySleep", "Forget", "RestoreLimit", "Arm", "Disarm",
 	"RecordOutcome", "CommitFallback", "RecordLifted", "Gone",
 }
 

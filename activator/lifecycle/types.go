@@ -25,6 +25,7 @@ const (
 	CauseInstall       // the first revision of an app
 	CauseRetry         // an earlier attempt was put off and its time has come
 	CauseRestart       // the owner asked for a fresh process of the same release
+	CauseConfig        // the config file changed what is desired
 	CauseWake          // a request, or an owner, wants a sleeping app
 )
 
@@ -38,6 +39,7 @@ const (
 	Failed              // the build failed; an incumbent still serves
 	Abandoned           // superseded or refused; not the build's fault
 	Down                // nothing serves
+	Restored            // the good build, committed again by usher itself after a failed hold, serves
 )
 
 // Reason says in one word why something ended as it did.
@@ -59,6 +61,8 @@ const (
 	ReasonMismatch     // the staged bytes are not the bytes that were committed
 	ReasonNotStarted   // the process could not be set up (cgroup, user, port, fork)
 	ReasonNotRecorded  // a durable record could not be written
+	ReasonNotLimited   // a limit could not be applied
+	ReasonNotFresh     // the generation's group held something before it began
 	ReasonNotReported  // switched and serving, but the report could not be recorded yet
 	ReasonUnproven     // a stop could not be proven; a process may still be alive
 	ReasonCrashed      // a serving process ended by itself
@@ -78,6 +82,7 @@ type Stage uint8
 const (
 	StageNone     Stage = iota
 	Verifying           // the staged bytes are being hashed
+	Raising             // the limit that the app's generations share is being raised for two
 	Intending           // the intent is being recorded
 	Preparing           // the child is being set up
 	Waiting             // the child waits at its go-byte while the incumbent stops (hold)
@@ -103,6 +108,8 @@ type Release struct {
 	Own      bool // committed by usher itself as a fallback
 	Canary   bool // must settle before the switch
 	Fallback bool // if it fails in hold mode, commit the good build again
+	Limited  bool // its generations have limits of memory or processes
+	Config   bool // committed because the config file changed
 }
 
 // Gen is one generation. The zero value means none.
@@ -159,6 +166,18 @@ type Slot struct {
 	Level  uint8    // SlotDown: back-off level, 0 = until something is done about it
 }
 
+// Limit is how far the limit that the app's generations share is from that of
+// the one that is current.
+type Limit uint8
+
+// The limits.
+const (
+	LimitOne       Limit = iota // that of the current generation
+	LimitRaised                 // it may be that of two
+	LimitRestoring              // it is being restored
+	LimitStuck                  // the restore failed; the sweep tries again
+)
+
 // Halt is a barrier that cancels what is in flight and starts nothing more.
 type Halt uint8
 
@@ -190,6 +209,7 @@ type State struct {
 	Old     Gen // retiring
 	Attempt Attempt
 	Slot    Slot
+	Limit   Limit
 
 	Why         Cause // why the next attempt will exist; none = a wake
 	WakeWanted  bool  // somebody waits for the app

@@ -1,0 +1,179 @@
+package lifecycle
+
+// Mutants of the limit that the generations share, of what happens while a switch
+// is under way, and of what the controllers promise each other.
+
+func limitMutants() []mutant {
+	return []mutant{
+		{
+			name: "restores the limit while two live", config: "limits overlap", caught: []string{"I6"},
+			step: after(func(_ State, e Event, s *State, f *Effects) {
+				if e.Kind == SwitchDone && s.Limit == LimitRaised {
+					s.Limit = LimitRestoring
+					f.add(Effect{Kind: RestoreLimit, Gen: s.Cur.ID, Rel: s.Cur.Rel})
+				}
+			}),
+		},
+		{
+			name: "does not mark the limit before it raises it", config: "limits overlap", caught: []string{"I6"},
+			step: after(func(_ State, _ Event, s *State, f *Effects) {
+				if f.find(RaiseLimit) != nil {
+					s.Limit = LimitOne
+				}
+			}),
+		},
+		{
+			name: "sets a successor up under the limit of one", config: "limits overlap", caught: []string{"I6"},
+			step: after(func(_ State, _ Event, s *State, f *Effects) {
+				if r := f.find(RaiseLimit); r != nil {
+					r.Kind, s.Next.Stage, s.Limit = Intent, Intending, LimitOne
+				}
+			}),
+		},
+		{
+			name: "begins on top of a limit that was not restored", config: "limits overlap", caught: []string{"C sweeper"},
+			step: func(s State, e Event) (State, Effects) {
+				if s.Limit != LimitStuck || e.Kind == TimerFired && e.Timer == TimerSweep {
+					return Step(s, e)
+				}
+				s.Limit = LimitOne
+				next, f := Step(s, e)
+				if next.Limit == LimitOne {
+					next.Limit = LimitStuck
+				}
+				return next, f
+			},
+		},
+		{
+			name: "takes a raise that failed for none", config: "limits overlap", caught: []string{"I6"},
+			step: after(func(_ State, e Event, s *State, f *Effects) {
+				if e.Kind == RaiseDone && e.Result != OK {
+					s.Limit = LimitOne
+					f.drop(RestoreLimit)
+				}
+			}),
+		},
+		{
+			name: "forgets a limit that could not be restored", config: "limits hold", caught: []string{"P1"},
+			step: after(func(_ State, e Event, s *State, f *Effects) {
+				if e.Kind == RestoreDone && e.Result != OK {
+					f.dropArm(TimerSweep)
+				}
+			}),
+		},
+		{
+			name: "takes the limit for restored after a crash", config: "limits overlap", caught: []string{"I6"},
+			rec: func(durable State, found []Found, fresh GenID) (State, Effects) {
+				durable.Limit = LimitOne
+				return Recover(durable, found, fresh)
+			},
+		},
+	}
+}
+
+func betweenMutants() []mutant {
+	return []mutant{
+		{
+			name: "calls a switch off that has happened", config: "between", caught: []string{"I6"},
+			step: ahead(func(s *State, e *Event) {
+				if e.Kind == SwitchDone && (s.Paused || s.Halt != HaltNone) {
+					e.Result, e.Reason = Refused, ReasonNotRecorded
+				}
+			}),
+		},
+		{
+			name: "stays down though it serves", config: "uncertain hold", caught: []string{"L5"},
+			rec: func(durable State, found []Found, fresh GenID) (State, Effects) {
+				s, f := Recover(durable, found, fresh)
+				if f.find(RecordLifted) != nil {
+					f.drop(RecordLifted)
+					s.DownHeld = durable.DownHeld
+				}
+				return s, f
+			},
+		},
+		{
+			name: "calls a release done that it has only restored", config: "fallback", caught: []string{"I9"},
+			step: after(func(_ State, _ Event, _ *State, f *Effects) {
+				if o := f.find(RecordOutcome); o != nil && o.Outcome == Restored {
+					o.Outcome = Done
+				}
+			}),
+		},
+		{
+			name: "settles over and over", config: "canary", caught: []string{"I9"},
+			step: after(func(_ State, e Event, s *State, f *Effects) {
+				if r := f.find(RecordSwitching); r != nil && e.Kind == TimerFired {
+					r.Kind, s.Next.Stage = Health, Checking
+				}
+			}),
+		},
+		{
+			name: "answers a wake by asking for another", config: "overlap", caught: []string{"L2"},
+			step: func(s State, e Event) (State, Effects) {
+				if e.Kind != WakeAsked {
+					return Step(s, e)
+				}
+				var f Effects
+				f.add(Effect{Kind: Place, Slot: s.Slot})
+				return s, f
+			},
+		},
+	}
+}
+
+func controllerMutants() []mutant {
+	return []mutant{
+		{
+			name: "the reloader calls a release good", config: "overlap", caught: []string{"C reloader"},
+			step: after(func(_ State, e Event, s *State, _ *Effects) {
+				if e.Kind == Committed && s.Cur.Stage == Serving {
+					s.Good = s.Desired
+				}
+			}),
+		},
+		{
+			name: "the sweeper ends an attempt", config: "limits and an exit", caught: []string{"C sweeper"},
+			step: after(func(_ State, e Event, s *State, f *Effects) {
+				if e.Kind == TimerFired && e.Timer == TimerSweep && s.Attempt.Gen != 0 {
+					s.Next.Stage = Settling
+				}
+			}),
+		},
+		{
+			name: "the roller forgets a restart that is owed", config: "overlap, restart", caught: []string{"C roller"},
+			step: after(func(_ State, e Event, s *State, f *Effects) {
+				if e.Kind == StopDone && s.Cur.Stage == Serving && s.Restarts != s.Cur.Restart && s.Attempt.Gen == 0 {
+					s.Restarts = s.Cur.Restart
+				}
+			}),
+		},
+		{
+			name: "the waker restarts what serves", config: "overlap", caught: []string{"C waker"},
+			step: after(func(b State, e Event, s *State, _ *Effects) {
+				if e.Kind == WakeAsked && b.Cur.ID == 0 && s.Next.ID != 0 {
+					s.Restarts++
+					s.Next.Restart++
+				}
+			}),
+		},
+		{
+			name: "the idler drops the pages", config: "overlap", caught: []string{"C idler"},
+			step: after(func(b State, e Event, s *State, _ *Effects) {
+				if e.Kind == SleepDone && s.Cur.Stage == Stopping {
+					s.Cache = CacheKey{}
+				}
+			}),
+		},
+		{
+			name: "an attempt goes on for what is not desired any more", config: "overlap", caught: []string{"C attempt"},
+			step: func(s State, e Event) (State, Effects) {
+				if e.Kind == Committed && s.Attempt.Gen != 0 && s.Next.Stage == Checking {
+					s.Desired = e.Release
+					return s, Effects{}
+				}
+				return Step(s, e)
+			},
+		},
+	}
+}
