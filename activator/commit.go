@@ -82,6 +82,7 @@ func (r *runner) coreRelease(rel store.Release) lc.Release {
 	out := lc.Release{
 		Rev: lc.Revision(rel.Revision), Hold: rel.DemandHold, External: rel.Kind == store.KindTarget,
 		Ran: rel.Ran, Own: rel.Cause == causeFallback, Canary: rel.Cause == causeCanary, Fallback: r.policy.Fallback,
+		Config: rel.Cause == causeConfig,
 	}
 	p, err := decodeProcess(rel.Spec)
 	if err == nil && !out.External && (p.Hold || p.Listen == ListenFixed) {
@@ -245,6 +246,7 @@ func exitOf(g *generation) *Exit {
 func (r *runner) fallback(e lc.Effect) {
 	good, ok := r.record.Release(uint64(e.Rel.Rev))
 	if !ok {
+		r.fallsBack(0)
 		r.log.Error("no fallback: the good release is not in the history", "revision", uint64(e.Rel.Rev))
 		return
 	}
@@ -252,9 +254,11 @@ func (r *runner) fallback(e lc.Effect) {
 	rel.Ran, rel.Cause = false, causeFallback
 	committed, err := r.commitRelease(0, rel, nil)
 	if err != nil {
+		r.fallsBack(0)
 		r.warn("commit the fallback", err)
 		return
 	}
+	r.fallsBack(committed.Revision)
 	r.note("fallback", e.Gen, "committed the good build again as revision "+itoa(int(committed.Revision)))
 	r.answer(lc.Event{Kind: lc.Committed, Release: r.coreRelease(committed)})
 }

@@ -24,6 +24,9 @@ func (r *runner) tell(o *operation, text string) {
 
 // concerns says whether an operation is about the attempt that runs or ran.
 func (o *operation) concerns(rel lc.Release, restart uint32) bool {
+	if o.fallback != 0 {
+		return o.fallback == uint64(rel.Rev)
+	}
 	switch o.Kind {
 	case KindDeploy, KindRollback:
 		return o.Revision == uint64(rel.Rev)
@@ -71,7 +74,14 @@ func (r *runner) finish(e lc.Effect, last lastAttempt) {
 			continue // the next attempt is about it too
 		}
 		o.Outcome, o.Generation = e.Outcome.String(), uint64(e.Gen)
-		o.Exit, o.LogTail = last.exit, last.tail
+		if o.fallback == 0 { // else what the build that was asked for has left says more
+			o.Exit, o.LogTail, o.Reason = last.exit, last.tail, last.Reason
+		}
+		r.last.operation = o.ID
+		if e.Fallback {
+			o.falling = true
+			continue
+		}
 		st := stateOf(e)
 		if st == OpDone {
 			if e.Mode == lc.Hold {
@@ -79,9 +89,24 @@ func (r *runner) finish(e lc.Effect, last lastAttempt) {
 			}
 			o.Draining = r.state.Old.ID != 0
 		}
-		r.last.operation = o.ID
-		o.end(st, last.Reason, r.act.now())
-		r.tell(o, o.Kind+": "+string(st)+because(last.Reason))
+		r.close(o, st, o.Reason)
+	}
+}
+
+// fallsBack: the good build is committed again in place of one that failed; or,
+// rev 0, it could not be.
+func (r *runner) fallsBack(rev uint64) {
+	for _, o := range r.ops {
+		if !o.falling {
+			continue
+		}
+		o.falling, o.fallback = false, rev
+		if rev == 0 {
+			r.close(o, OpDown, o.Reason)
+			continue
+		}
+		o.step(StepCommitted, "revision "+itoa(int(rev))+", with the build of before", r.act.now())
+		r.tell(o, o.Kind+": failed"+because(o.Reason)+"; the build of before is committed again as revision "+itoa(int(rev)))
 	}
 }
 
@@ -92,6 +117,8 @@ func stateOf(e lc.Effect) OpState {
 			return OpAbandoned // it serves, but nobody may be told so yet
 		}
 		return OpDone
+	case lc.Restored:
+		return OpRestored
 	case lc.Failed:
 		return OpFailed
 	case lc.Down:
@@ -130,7 +157,7 @@ func (r *runner) settleOps() {
 		case o.ended != nil && o.ended(&r.state):
 			o.end(OpDone, "", now)
 			r.tell(o, o.Kind+": done")
-		case o.ended == nil && o.Revision != 0 && o.Revision < uint64(r.state.Desired.Rev) && o.Revision != uint64(r.attempted()):
+		case o.ended == nil && o.superseded(uint64(r.state.Desired.Rev), uint64(r.attempted())):
 			o.end(OpSuperseded, "a newer release replaced it", now)
 			r.tell(o, o.Kind+": superseded")
 		case o.ended == nil && r.state.Paused && r.state.Attempt.Gen == 0:
@@ -140,6 +167,12 @@ func (r *runner) settleOps() {
 		}
 	}
 	r.ops = slices.DeleteFunc(r.ops, func(o *operation) bool { return !o.running() && !o.Draining })
+}
+
+// superseded says that another revision is desired than the one that o waits for.
+func (o *operation) superseded(desired, attempted uint64) bool {
+	rev := max(o.Revision, o.fallback)
+	return o.Revision != 0 && rev < desired && rev != attempted
 }
 
 // quiet says that nothing runs and nothing is going to be started.

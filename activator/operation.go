@@ -22,6 +22,7 @@ const (
 	OpAbandoned  OpState = "abandoned"
 	OpSuperseded OpState = "superseded"
 	OpDown       OpState = "down"
+	OpRestored   OpState = "restored" // the build failed in hold mode; the good one, committed again, serves
 )
 
 // The steps of an operation.
@@ -74,6 +75,10 @@ type Exit struct {
 type operation struct {
 	Operation
 	restart uint32 // kind restart: the count that must be reached
+	// fallback is the revision that restores what was good after the asked for one
+	// failed; falling: its commit is about to follow.
+	fallback uint64
+	falling  bool
 	// ended looks at the state after every step and says whether the operation
 	// is over; nil: the outcome of an attempt ends it.
 	ended func(*lifecycle.State) bool

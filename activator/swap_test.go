@@ -204,8 +204,10 @@ func TestTheFallbackOfAFailedHoldIsANewRevisionWithTheGoodBuild(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.apply(r.app("v1", hold, func(a *App) { a.Policy.Fallback = true }))
 		r.get("v1")
-		r.wantOp(r.deploy("v2 sick"), OpDown)
-		settle(time.Second)
+		op := r.wantOp(r.deploy("v2 sick"), OpRestored)
+		if op.Revision != 2 || !strings.Contains(op.Reason, "500") || op.Outcome != "restored" {
+			t.Errorf("the deploy does not say what failed: %+v", op)
+		}
 		r.get("v1")
 		if s := r.status(); s.Desired != 3 || s.Reported != 3 {
 			t.Errorf("status %+v", s)

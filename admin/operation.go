@@ -21,6 +21,9 @@ const (
 	OpSuperseded OpState = "superseded"
 	// OpDown: a hold failed and nothing serves.
 	OpDown OpState = "down"
+	// OpRestored: a hold failed, and the good build of before, committed again as a
+	// new revision, serves.
+	OpRestored OpState = "restored"
 )
 
 // Final reports whether s will not change any more.

@@ -182,10 +182,10 @@ func TestDeployUploadsShowsStepsAndReturnsAtTheSwitch(t *testing.T) {
 	file := newArtifact(t)
 	tt.expect(exitOK, "hello: deploy done, revision 3, generation 6\n",
 		"hello: uploading  "+file+"\nhello: uploaded   "+buildDigest+"\n"+swapLines,
-		"deploy", "hello", file, "--mode", "hold", "--if-match", "v7")
+		"deploy", "hello", file, "--mode", "hold", "--canary", "--if-match", "v7")
 	got := tt.ctl.Requests()
 	req, _ := got[len(got)-1].(admin.DeployRequest)
-	if req.Digest != buildDigest || req.Mode != "hold" || req.IfMatch != "v7" || req.RequestID == "" {
+	if req.Digest != buildDigest || req.Mode != "hold" || !req.Canary || req.IfMatch != "v7" || req.RequestID == "" {
 		t.Errorf("control got %+v", got)
 	}
 }

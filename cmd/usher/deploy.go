@@ -21,6 +21,7 @@ type deploy struct {
 	target   string
 	mode     string
 	wait     string
+	canary   bool
 }
 
 func (c *cli) deployCommand() *cobra.Command {
@@ -47,6 +48,7 @@ changes nothing and exits with 1. Leaving early never cancels a deploy.`,
 	f := cmd.Flags()
 	f.StringVar(&d.mode, "mode", "", "overlap or hold; default is what the app's spec says")
 	f.StringVar(&d.target, "target", "", "new address of an app that usher does not start: host:port or unix:/path")
+	f.BoolVar(&d.canary, "canary", false, "the new build must stay alive for the app's settle time before it is switched to")
 	f.StringVar(&d.wait, "wait", "switched", "when to return: switched or drained")
 	return cmd
 }
@@ -65,7 +67,7 @@ func (d *deploy) run(ctx context.Context) error {
 			return fmt.Errorf("deploy %s: %w", d.app, err)
 		}
 		return d.carry(ctx, func(ctx context.Context, ch admin.Change) (admin.Operation, error) {
-			return cl.Deploy(ctx, admin.DeployRequest{Change: ch, Digest: digest, Target: d.target, Mode: d.mode})
+			return cl.Deploy(ctx, admin.DeployRequest{Change: ch, Digest: digest, Target: d.target, Mode: d.mode, Canary: d.canary})
 		})
 	})
 }

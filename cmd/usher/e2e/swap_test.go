@@ -240,10 +240,10 @@ func TestAHoldThatFailsStartsThePreviousBuildIfTheSpecSaysSo(t *testing.T) {
 	run := u.load(30, "hello")
 	before := u.awaitState("hello", admin.Awake, 10*time.Second)
 	r := u.cli("deploy", "hello", hello(t, "v2", crashes))
-	if r.code != 1 {
-		t.Errorf("want exit code 1, got %d:\n%s", r.code, r.stderr)
+	if r.code != 1 || !strings.Contains(r.stderr, "restored") {
+		t.Errorf("want exit code 1 and that the build of before was restored, got %d:\n%s", r.code, r.stderr)
 	}
-	s := u.awaitState("hello", admin.Awake, 10*time.Second)
+	s := u.status("hello")
 	if s.Build != before.Build || s.Revision <= 2 || s.Reported != s.Revision {
 		t.Errorf("want the build of before, %s, in a revision of its own; got %s in %d, reported %d", before.Build, s.Build, s.Revision, s.Reported)
 	}
