@@ -55,7 +55,8 @@ type Activator struct {
 	now     func() time.Time
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 
-	numbers *numbers
+	enforces func() error // why apps cannot be limited; nil: they can
+	numbers  *numbers
 	ops     *operations
 
 	// applying lets one Apply or Shutdown run at a time; it is held across
@@ -96,6 +97,7 @@ func New(o Options) (*Activator, error) {
 	if a.dial == nil {
 		a.dial = new(net.Dialer).DialContext
 	}
+	a.enforces = sync.OnceValue(a.backend.Enforces) // asked only if an app has limits
 	a.numbers = &numbers{reserve: a.commits.Generations}
 	if err := a.readRuns(); err != nil {
 		a.end()

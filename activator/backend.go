@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/usher-edge/usher/activator/cgroup"
 	"github.com/usher-edge/usher/activator/store"
 )
 
@@ -18,6 +19,13 @@ type Backend interface {
 	Adopt(run store.Run) (Child, error)
 	// Level is the proof of empty that this machine offers: "cgroup" or "session".
 	Level() string
+	// Enforces says why apps cannot be limited here; nil: they can.
+	Enforces() error
+	// Limit bounds what all generations of an app may use together.
+	Limit(app string, l cgroup.Limits) error
+	// Limits reads back what Limit has set. The error of an app of which nothing is
+	// left wraps fs.ErrNotExist.
+	Limits(app string) (cgroup.Limits, error)
 }
 
 // Plan is everything needed to start one generation.
@@ -32,6 +40,10 @@ type Plan struct {
 	Group      string
 	LogPath    string // stdout and stderr, appended
 	SocketDir  string // to be owned by User; empty: none
+	Limits     cgroup.Limits
+	// Alone: no other generation of the app shares what it may use; Prepare sets
+	// that too.
+	Alone bool
 }
 
 // Identity names a process beyond doubt, together with the boot id.

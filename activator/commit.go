@@ -88,6 +88,7 @@ func (r *runner) coreRelease(rel store.Release) lc.Release {
 	if err == nil && !out.External && (p.Hold || p.Listen == ListenFixed) {
 		out.Hold = true // a fixed port cannot be held by two
 	}
+	out.Limited = err == nil && !out.External && !r.limits(p).None()
 	return out
 }
 

@@ -18,6 +18,8 @@ func (r *runner) execute(e lc.Effect) {
 	switch e.Kind {
 	case lc.Verify:
 		r.verify(e)
+	case lc.RaiseLimit:
+		r.raiseLimit(e)
 	case lc.Intent:
 		r.intend(e)
 	case lc.Prepare:
@@ -52,6 +54,8 @@ func (r *runner) execute(e lc.Effect) {
 		r.trySleep(e)
 	case lc.Forget:
 		r.forget(e.Gen)
+	case lc.RestoreLimit:
+		r.restoreLimit(e)
 	case lc.Arm:
 		r.armed(e)
 	case lc.Disarm:
@@ -72,6 +76,8 @@ func (r *runner) execute(e lc.Effect) {
 // its generation.
 func needsGeneration(k lc.EffectKind) lc.EventKind {
 	switch k {
+	case lc.RaiseLimit:
+		return lc.RaiseDone
 	case lc.Prepare:
 		return lc.PrepareDone
 	case lc.Go:

@@ -73,7 +73,36 @@ func (o *OS) group(p Plan) (cgroup.Group, error) {
 	if o.Tree == nil {
 		return cgroup.NewSession(o.marks(p.Generation)), nil
 	}
-	return o.Tree.New(p.App, p.Generation)
+	if p.Alone {
+		if err := o.Tree.Limit(p.App, p.Limits); err != nil {
+			return nil, err
+		}
+	}
+	return o.Tree.New(p.App, p.Generation, p.Limits)
+}
+
+// Enforces is Backend.Enforces.
+func (o *OS) Enforces() error {
+	if o.Tree == nil {
+		return cgroup.ErrUnavailable
+	}
+	return o.Tree.Enforces()
+}
+
+// Limit is Backend.Limit.
+func (o *OS) Limit(app string, l cgroup.Limits) error {
+	if o.Tree == nil {
+		return cgroup.ErrUnavailable
+	}
+	return o.Tree.Limit(app, l)
+}
+
+// Limits is Backend.Limits.
+func (o *OS) Limits(app string) (cgroup.Limits, error) {
+	if o.Tree == nil {
+		return cgroup.Limits{}, fs.ErrNotExist
+	}
+	return o.Tree.Limits(app)
 }
 
 // credentials fills in the user of an app.
@@ -155,7 +184,11 @@ func (o *OS) openGroup(run store.Run) (cgroup.Group, error) {
 	case run.Cgroup != "" && o.Tree != nil:
 		return o.Tree.Open(run.Cgroup)
 	case run.PID == 0 && o.Tree != nil: // it crashed before the pid was known
-		return o.Tree.Open(filepath.Join(o.Tree.Dir(), run.App+"."+strconv.FormatUint(run.Generation, 10)))
+		path, err := o.Tree.Path(run.App, run.Generation)
+		if err != nil {
+			return nil, err
+		}
+		return o.Tree.Open(path)
 	case run.PID == 0:
 		return nil, fs.ErrNotExist // the waiting child ended with its channel
 	}

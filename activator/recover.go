@@ -124,6 +124,9 @@ func (r *runner) durable() lc.State {
 	if rec.Failures[rec.Desired].HeldDown {
 		s.Held = s.Desired.Rev
 	}
+	if s.Desired.Limited || s.Good.Limited { // what it is is read when it is restored
+		s.Limit = lc.LimitRaised
+	}
 	return s
 }
 

@@ -35,6 +35,7 @@ type runner struct {
 	crash     string        // how what served last ended by itself
 	boot      time.Duration // learned: from the go-byte to the first good health check
 	retry     time.Time     // when the back-off ends
+	raised    bool          // this usher has raised the limit that the generations share
 	gone      chan struct{} // closed when a halted app has nothing left
 
 	snap   atomic.Pointer[Status]

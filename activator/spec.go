@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/usher-edge/usher/activator/cgroup"
 )
 
 // ListenKind is how an app is told where to listen.
@@ -26,6 +28,7 @@ type Process struct {
 	User    string            `json:"user,omitempty"` // name or number; empty: usher's own
 	Group   string            `json:"group,omitempty"`
 	Hold    bool              `json:"hold,omitempty"` // swap = "hold"
+	Limits  cgroup.Limits     `json:"limits,omitzero"`
 }
 
 // Policy is the part of an app's spec that can change while it runs. Zero

@@ -86,7 +86,7 @@ func (r *runner) prepare(e lc.Effect) {
 		w, err := r.act.backend.Prepare(ctx, plan)
 		return func() lc.Event {
 			if err != nil {
-				return r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err)
+				return r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: notPrepared(err)}, err)
 			}
 			return r.result(lc.PrepareDone, e.Gen, r.prepared(e.Gen, g, w))
 		}

@@ -3,6 +3,7 @@ package activator
 import (
 	"time"
 
+	"github.com/usher-edge/usher/activator/cgroup"
 	lc "github.com/usher-edge/usher/activator/lifecycle"
 	"github.com/usher-edge/usher/activator/store"
 )
@@ -24,6 +25,8 @@ type Status struct {
 	External                bool
 	Level                   string // the proof of empty: cgroup or session
 	User                    string
+	Limits                  cgroup.Limits // as the desired release has them
+	Unlimited               string        // why they are not in effect; empty: they are
 
 	Last          store.Outcome
 	LastOperation string
@@ -66,6 +69,11 @@ func (r *runner) publish() {
 		s.Reason = r.downText(r.state.Slot)
 		if r.state.Slot.Level != 0 {
 			s.NextRetry = r.retry
+		}
+	}
+	if s.Limits = r.spec.Process.Limits; !s.Limits.None() {
+		if err := r.act.enforces(); err != nil {
+			s.Unlimited = err.Error()
 		}
 	}
 	s.Failures = rec.Failures[rec.Desired].Count

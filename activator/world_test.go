@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usher-edge/usher/activator/cgroup"
 	"github.com/usher-edge/usher/activator/process"
 	"github.com/usher-edge/usher/activator/store"
 )
@@ -34,12 +36,15 @@ type world struct {
 	healthy  map[uint64]bool // generations that passed a check
 	adoptErr error
 	stopErr  error
+	limits   map[string]cgroup.Limits // what the generations of an app share
+	limitErr error
+	unlimit  error // why nothing can be limited
 }
 
 func newWorld(t *testing.T) *world {
 	return &world{
 		t: t, mem: store.NewMemory(), runs: store.NewMemoryRuns("boot-1"), level: "cgroup",
-		procs: map[int]*proc{}, next: 100, healthy: map[uint64]bool{},
+		procs: map[int]*proc{}, next: 100, healthy: map[uint64]bool{}, limits: map[string]cgroup.Limits{},
 	}
 }
 
@@ -50,6 +55,7 @@ type proc struct {
 	app      string
 	gen      uint64
 	revision uint64
+	limits   cgroup.Limits
 	hold     bool
 	script   []string
 	address  string
@@ -280,6 +286,10 @@ func (b backend) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 			pr.address = "127.0.0.1:" + port
 		}
 	}
+	pr.limits = p.Limits
+	if err := b.room(p); err != nil {
+		return nil, err
+	}
 	b.w.mu.Lock()
 	b.w.next++
 	pr.pid = b.w.next
@@ -290,6 +300,56 @@ func (b backend) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 		b.w.usherDied()
 	}
 	return waiting{b, pr}, nil
+}
+
+func (b backend) Enforces() error { return b.w.unlimit }
+
+func (b backend) Limit(app string, l cgroup.Limits) error {
+	if b.l.gone() {
+		return errDead
+	}
+	b.w.mu.Lock()
+	err := b.w.limitErr
+	if err == nil {
+		b.w.limits[app] = l
+	}
+	b.w.mu.Unlock()
+	if err == nil {
+		b.l.did("limit %s", l)
+	}
+	return err
+}
+
+func (b backend) Limits(app string) (cgroup.Limits, error) {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	l, ok := b.w.limits[app]
+	if !ok {
+		return l, fs.ErrNotExist
+	}
+	return l, nil
+}
+
+// room holds what must be true before a process is set up: what it may use is
+// there beside what the others of the app may use.
+func (b backend) room(p Plan) error {
+	if p.Alone {
+		if err := b.Limit(p.App, p.Limits); err != nil {
+			return err
+		}
+	}
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	sum := p.Limits
+	for _, o := range b.w.procs {
+		if o.app == p.App && !o.dead() {
+			sum = sum.Plus(o.limits)
+		}
+	}
+	if is := b.w.limits[p.App]; is != sum {
+		b.w.t.Errorf("generation %d is set up where all may use %s; they need %s", p.Generation, is, sum)
+	}
+	return nil
 }
 
 func (b backend) Adopt(run store.Run) (Child, error) {

@@ -149,6 +149,8 @@ func (s system) base(wanted string) (string, error) {
 		dir, ok := m.locate(s.own)
 		switch {
 		case !ok:
+		case m.writable && dir != m.point && !delegated(dir) && delegated(filepath.Dir(dir)):
+			return filepath.Dir(dir), nil // the other half of systemd's DelegateSubgroup=
 		case m.writable:
 			return dir, nil
 		default:
@@ -159,6 +161,17 @@ func (s system) base(wanted string) (string, error) {
 		return "", unavailable("%s is mounted read-only (in a container, mount it writable)", readOnly)
 	}
 	return "", unavailable("usher's own cgroup %s is not below any cgroup2 mount", s.own)
+}
+
+// delegated says that systemd has handed the cgroup over to us whole (Delegate=).
+func delegated(dir string) bool {
+	for _, attr := range []string{"user.delegate", "trusted.delegate"} {
+		var buf [1]byte
+		if n, err := unix.Getxattr(dir, attr, buf[:]); err == nil && n == 1 && buf[0] == '1' {
+			return true
+		}
+	}
+	return false
 }
 
 func (s system) checkWanted(dir string) (string, error) {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -97,6 +99,27 @@ func TestDiscoverSaysWhyAnUnwritableBaseIsOfNoUse(t *testing.T) {
 	err = sys.prepare(filepath.Join(base, "missing"), dir)
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "Delegate=yes") {
 		t.Fatalf("without the base: %v", err)
+	}
+}
+
+// With DelegateSubgroup= usher is in a cgroup of its own below the one that is
+// delegated, which then may have controllers for its children.
+func TestTheTreeGoesIntoTheDelegatedCgroupAboveOurOwn(t *testing.T) {
+	unit := newTree(t).Dir() // any cgroup we may write to
+	daemon := filepath.Join(unit, "daemon")
+	if err := os.Mkdir(daemon, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Rmdir(daemon) })
+	sys := system{mounts: []mount{{root: "/", point: filepath.Dir(unit), writable: true}}, own: "/" + filepath.Base(unit) + "/daemon"}
+	if got, err := sys.base(""); err != nil || got != daemon {
+		t.Fatalf("not delegated: got %s, %v", got, err)
+	}
+	if err := unix.Setxattr(unit, "user.delegate", []byte("1"), 0); err != nil {
+		t.Skipf("needs extended attributes of cgroups: %v", err)
+	}
+	if got, err := sys.base(""); err != nil || got != unit {
+		t.Errorf("delegated: got %s, %v, want %s", got, err, unit)
 	}
 }
 

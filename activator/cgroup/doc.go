@@ -10,9 +10,10 @@
 //
 // Guarantees:
 //
-//   - No controller is needed and none is switched on: generations are leaf
-//     cgroups and the directories above them hold no process, so the rule
+//   - No controller is needed, and only limits switch any on: generations are
+//     leaf cgroups and the directories above them hold no process, so the rule
 //     against processes in inner cgroups is never met.
+//   - A limit that is not in effect is an error ([ErrNotLimited]), never passed over.
 //   - [Tree.New] returns a directory that was made by that very call. It never
 //     hands out a directory that held, or may still hold, another generation.
 //   - A signal reaches a process through a pidfd whose membership was checked

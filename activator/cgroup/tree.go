@@ -14,60 +14,78 @@ import (
 )
 
 // Tree is usher's own directory in a cgroup v2 hierarchy,
-// <base>/usher-<id of the state directory>. Generations are leaves below it,
-// named <app>.<generation>. A Tree has no state of its own and may be used from
-// several goroutines.
+// <base>/usher-<id of the state directory>. Below it every app has a directory,
+// whose limits hold for all of its generations together, and generations are leaves
+// below that, named <app>.<generation>. The directory of an app goes with its last
+// generation. A Tree has no state of its own and may be used from several
+// goroutines.
 type Tree struct {
 	dir string
-}
-
-// Entry is one generation found in the tree.
-type Entry struct {
-	App        string
-	Generation uint64
-	Group      Group
 }
 
 // Dir is the absolute path of the tree's own directory.
 func (t *Tree) Dir() string { return t.dir }
 
-// New makes the group of one generation. An empty left-over of the same name is
-// removed first; one that still holds processes is ErrNotFresh.
-func (t *Tree) New(app string, generation uint64) (Group, error) {
-	name, err := leafName(app, generation)
+// New makes the group of one generation, which may use no more than l. An empty
+// left-over of the same name is removed first; one that still holds processes is
+// ErrNotFresh.
+func (t *Tree) New(app string, generation uint64, l Limits) (Group, error) {
+	path, err := t.Path(app, generation)
 	if err != nil {
 		return nil, err
 	}
-	g := &v2Group{path: filepath.Join(t.dir, name)}
-	err = t.makeLeaf(name)
+	g := &v2Group{path: path}
+	if err = t.makeApp(filepath.Dir(path), l); err == nil {
+		err = t.makeLeaf(path)
+	}
 	if errors.Is(err, fs.ErrExist) {
-		err = t.replaceLeftover(g, name)
+		err = t.replaceLeftover(g, l)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make cgroup of %s generation %d: %w", app, generation, err)
 	}
+	if err := l.write(path); err != nil {
+		return nil, errors.Join(err, g.Remove())
+	}
 	return g, nil
 }
 
+// Path is where the group of a generation is, made or not.
+func (t *Tree) Path(app string, generation uint64) (string, error) {
+	dir, err := t.appDir(app)
+	if err != nil {
+		return "", err
+	}
+	name, err := leafName(app, generation)
+	return filepath.Join(dir, name), err
+}
+
+func (t *Tree) appDir(app string) (string, error) {
+	_, err := leafName(app, 0)
+	return filepath.Join(t.dir, app), err
+}
+
 // makeLeaf makes a cgroup that was not there before. Nobody else makes any in
-// this directory, so looking first is enough. It has no resources: those need
-// controllers, and a leaf for kill and events needs none.
-func (t *Tree) makeLeaf(name string) error {
-	if _, err := os.Lstat(filepath.Join(t.dir, name)); err == nil {
+// this directory, so looking first is enough.
+func (t *Tree) makeLeaf(path string) error {
+	if _, err := os.Lstat(path); err == nil {
 		return fs.ErrExist
 	}
-	_, err := cgroup2.NewManager(t.dir, "/"+name, &cgroup2.Resources{})
+	_, err := cgroup2.NewManager(filepath.Dir(path), "/"+filepath.Base(path), &cgroup2.Resources{})
 	return err
 }
 
-func (t *Tree) replaceLeftover(g *v2Group, name string) error {
+func (t *Tree) replaceLeftover(g *v2Group, l Limits) error {
 	if err := g.Remove(); err != nil {
 		if errors.Is(err, ErrPopulated) {
 			return fmt.Errorf("%s: %w", g.path, ErrNotFresh)
 		}
 		return err
 	}
-	return t.makeLeaf(name)
+	if err := t.makeApp(filepath.Dir(g.path), l); err != nil { // it went with the left-over
+		return err
+	}
+	return t.makeLeaf(g.path)
 }
 
 // Open returns the group at a path that New made once, possibly by an earlier
@@ -75,9 +93,10 @@ func (t *Tree) replaceLeftover(g *v2Group, name string) error {
 // no longer exists, and so holds nothing, wraps fs.ErrNotExist.
 func (t *Tree) Open(path string) (Group, error) {
 	dir, leaf := filepath.Split(filepath.Clean(path))
-	_, _, ok := parseLeaf(leaf)
-	if !filepath.IsAbs(path) || !ok || filepath.Base(dir) != filepath.Base(t.dir) {
-		return nil, fmt.Errorf("open cgroup %q: not the path of a generation of this usher (want …/%s/<app>.<generation>)", path, filepath.Base(t.dir))
+	app, _, ok := parseLeaf(leaf)
+	dir = filepath.Clean(dir)
+	if !filepath.IsAbs(path) || !ok || filepath.Base(dir) != app || filepath.Base(filepath.Dir(dir)) != filepath.Base(t.dir) {
+		return nil, fmt.Errorf("open cgroup %q: not the path of a generation of this usher (want …/%s/<app>/<app>.<generation>)", path, filepath.Base(t.dir))
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -89,28 +108,13 @@ func (t *Tree) Open(path string) (Group, error) {
 	return &v2Group{path: filepath.Clean(path)}, nil
 }
 
-// List returns every generation that has a directory in the tree, populated or
-// not. Directories that New cannot have made are left out.
-func (t *Tree) List() ([]Entry, error) {
-	entries, err := os.ReadDir(t.dir)
-	if err != nil {
-		return nil, fmt.Errorf("list generations: %w", err)
-	}
-	var found []Entry
-	for _, e := range entries {
-		app, generation, ok := parseLeaf(e.Name())
-		if !ok || !e.IsDir() {
-			continue
-		}
-		g := &v2Group{path: filepath.Join(t.dir, e.Name())}
-		found = append(found, Entry{App: app, Generation: generation, Group: g})
-	}
-	return found, nil
-}
-
 // Remove removes the tree's own directory. It fails while generations have
 // theirs; after it, the tree must be discovered again.
 func (t *Tree) Remove() error {
+	apps, _ := os.ReadDir(t.dir) // those that no generation has taken along
+	for _, app := range apps {
+		_ = unix.Rmdir(filepath.Join(t.dir, app.Name()))
+	}
 	if err := unix.Rmdir(t.dir); err != nil && !gone(err) {
 		return fmt.Errorf("remove cgroup tree %s: %w", t.dir, err)
 	}

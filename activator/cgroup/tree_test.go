@@ -7,14 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
 
 func mustNew(t *testing.T, tree *Tree, app string, generation uint64) Group {
 	t.Helper()
-	g, err := tree.New(app, generation)
+	g, err := tree.New(app, generation, Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,14 +39,14 @@ func waitEmpty(t *testing.T, g Group) {
 func TestNewGroupIsFreshOrRefused(t *testing.T) {
 	tree := newTree(t)
 	g := mustNew(t, tree, "shop", 7)
-	if g.Level() != LevelCgroup || g.Path() != filepath.Join(tree.Dir(), "shop.7") {
+	if g.Level() != LevelCgroup || g.Path() != filepath.Join(tree.Dir(), "shop", "shop.7") {
 		t.Fatalf("got %s %s", g.Level(), g.Path())
 	}
 	// An empty left-over, here with a nested cgroup in it, is replaced.
 	if err := os.MkdirAll(filepath.Join(g.Path(), "a", "b"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	again, err := tree.New("shop", 7)
+	again, err := tree.New("shop", 7, Limits{})
 	if err != nil {
 		t.Fatalf("an empty left-over must be replaced: %v", err)
 	}
@@ -55,7 +54,7 @@ func TestNewGroupIsFreshOrRefused(t *testing.T) {
 		t.Fatalf("the left-over's nested cgroup is still there: %v", err)
 	}
 	cmd := shell(t, again, "exec sleep 600")
-	if _, err := tree.New("shop", 7); !errors.Is(err, ErrNotFresh) {
+	if _, err := tree.New("shop", 7, Limits{}); !errors.Is(err, ErrNotFresh) {
 		t.Fatalf("a populated group must be refused, got %v", err)
 	}
 	if !alive(cmd.Process.Pid) {
@@ -73,47 +72,43 @@ func TestKilledGroupTakesNoNewProcess(t *testing.T) {
 	}
 }
 
-func TestListAndOpenFindGenerations(t *testing.T) {
+func TestOpenFindsGenerationsAndTheLastOneTakesTheAppsDirectoryAlong(t *testing.T) {
 	tree := newTree(t)
-	mustNew(t, tree, "shop", 7)
+	seven, eight := mustNew(t, tree, "shop", 7), mustNew(t, tree, "shop", 8)
 	mustNew(t, tree, "blog.example", 12)
-	for _, odd := range []string{"junk", "shop.", "shop.07", ".1"} {
-		dir := filepath.Join(tree.Dir(), odd)
-		if err := os.Mkdir(dir, 0o755); err != nil {
+	opened, err := tree.Open(seven.Path())
+	if err != nil || opened.Path() != seven.Path() {
+		t.Fatalf("open %s: %v", seven.Path(), err)
+	}
+	dir := filepath.Dir(seven.Path())
+	for i, g := range []Group{opened, eight} {
+		if _, err := os.Stat(dir); err != nil {
+			t.Fatalf("after %d of two were removed: %v", i, err)
+		}
+		if err := g.Remove(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = syscall.Rmdir(dir) })
 	}
-	entries, err := tree.List()
-	if err != nil {
-		t.Fatal(err)
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory of an app of which nothing is left: %v", err)
 	}
-	got := map[string]uint64{}
-	for _, e := range entries {
-		got[e.App] = e.Generation
-		opened, err := tree.Open(e.Group.Path())
-		if err != nil || opened.Path() != e.Group.Path() {
-			t.Errorf("open %s: %v", e.Group.Path(), err)
-		}
-	}
-	if len(entries) != 2 || got["shop"] != 7 || got["blog.example"] != 12 {
-		t.Fatalf("got %v", entries)
-	}
+	mustNew(t, tree, "shop", 9)
 }
 
 func TestOpenRefusesWhatIsNotAGeneration(t *testing.T) {
 	tree := newTree(t)
-	_, err := tree.Open(filepath.Join(tree.Dir(), "shop.1"))
+	_, err := tree.Open(filepath.Join(tree.Dir(), "shop", "shop.1"))
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a group that is gone: got %v, want fs.ErrNotExist", err)
 	}
-	elsewhere := filepath.Join(t.TempDir(), filepath.Base(tree.Dir()), "shop.1")
+	elsewhere := filepath.Join(t.TempDir(), filepath.Base(tree.Dir()), "shop", "shop.1")
 	if err := os.MkdirAll(elsewhere, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{
-		"", "/", tree.Dir(), tree.Dir() + "/shop", tree.Dir() + "/../shop.1",
-		"usher/shop.1", filepath.Dir(tree.Dir()) + "/usher-other/shop.1", elsewhere,
+		"", "/", tree.Dir(), tree.Dir() + "/shop", tree.Dir() + "/../shop/shop.1",
+		"usher/shop/shop.1", filepath.Dir(tree.Dir()) + "/usher-other/shop/shop.1", elsewhere,
+		tree.Dir() + "/shop.1", tree.Dir() + "/blog/shop.1", tree.Dir() + "/shop/shop.01",
 	} {
 		if _, err := tree.Open(path); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("open %q: got %v, want a refusal", path, err)
@@ -124,7 +119,7 @@ func TestOpenRefusesWhatIsNotAGeneration(t *testing.T) {
 func TestAppNamesThatCannotBeDirectoriesAreRefused(t *testing.T) {
 	tree := &Tree{dir: t.TempDir()}
 	for _, app := range []string{"", "..", ".hidden", "a/b", "a\nb", "a\x00b", strings.Repeat("x", 255)} {
-		if _, err := tree.New(app, 1); err == nil {
+		if _, err := tree.New(app, 1, Limits{}); err == nil {
 			t.Errorf("%q was taken", app)
 		}
 	}

@@ -202,11 +202,18 @@ func (g *v2Group) Remove() error {
 		// Busy although empty: a nested cgroup was made meanwhile, or the last
 		// exit is not fully accounted for yet.
 		if err = g.removeDirs(); !errors.Is(err, unix.EBUSY) {
-			return err
+			break
 		}
+	}
+	if err == nil {
+		g.removeApp()
 	}
 	return err
 }
+
+// removeApp removes the directory of the app if that was the last of its
+// generations; else the kernel refuses it, which is as well.
+func (g *v2Group) removeApp() { _ = unix.Rmdir(filepath.Dir(g.path)) }
 
 func (g *v2Group) removeDirs() error {
 	return walkCgroup(g.path, func(dir string) error {

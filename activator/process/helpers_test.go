@@ -104,7 +104,7 @@ func runParent(args []string) int {
 	if len(args) > 2 {
 		tree, err := cgroup.Discover(cgroup.Options{StateDir: args[2]})
 		if err == nil {
-			l.Group, err = tree.New(l.App, l.Generation)
+			l.Group, err = tree.New(l.App, l.Generation, cgroup.Limits{})
 		}
 		if err != nil {
 			fmt.Println(err)
@@ -208,7 +208,7 @@ func (g *ground) group(t *testing.T, l *Launch) {
 		l.Group = cgroup.NewSession(marks)
 		return
 	}
-	group, err := g.tree.New("test", l.Generation)
+	group, err := g.tree.New("test", l.Generation, cgroup.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,162 @@
+package activator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usher-edge/usher/activator/cgroup"
+)
+
+const mib = 1 << 20
+
+func limited(memory uint64) func(*App) {
+	return func(a *App) { a.Process.Limits = cgroup.Limits{Memory: memory, PIDs: 50} }
+}
+
+func (w *world) limit(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.limitErr = err
+}
+
+// wantLimit says what all generations of the app may use together now.
+func (r *rig) wantLimit(memory uint64) {
+	r.t.Helper()
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	if got := r.w.limits["hello"].Memory; got != memory {
+		r.t.Fatalf("the app may use %d MiB, want %d\n%s", got/mib, memory/mib, r.history())
+	}
+}
+
+var errFull = fmt.Errorf("%w: memory.max: device or resource busy", cgroup.ErrNotLimited)
+
+func TestTheLimitOfAnAppIsThatOfTwoOnlyWhileTwoAreThere(t *testing.T) {
+	for _, mode := range []string{"overlap", "hold"} {
+		t.Run(mode, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				changes := []func(*App){limited(100 * mib)}
+				if mode == "hold" {
+					changes = append(changes, hold)
+				}
+				a := r.app("v1", changes...)
+				r.apply(a)
+				r.get("v1")
+				r.wantLimit(100 * mib)
+				op := r.deploy("v2 boot=2s last=3s")
+				settle(time.Second)
+				r.wantLimit(200 * mib)
+				r.wantOp(op, OpDone)
+				settle(time.Minute)
+				r.wantLimit(100 * mib)
+				limited(300 * mib)(&a) // a change of the spec is a release
+				r.apply(a)
+				settle(500 * time.Millisecond)
+				r.wantLimit(400 * mib)
+				settle(time.Minute)
+				r.wantLimit(300 * mib)
+				r.get("v2")
+			})
+		})
+	}
+}
+
+func TestALimitThatCannotBeAppliedIsNotTheBuildsFault(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1", limited(100*mib)))
+		r.get("v1")
+		r.w.limit(errFull)
+		op := r.wantOp(r.deploy("v2"), OpAbandoned)
+		if !strings.HasPrefix(op.Reason, "limit not applied") || !strings.Contains(op.Reason, "memory.max") {
+			t.Errorf("it does not say what was wrong: %q", op.Reason)
+		}
+		r.get("v1")
+		if s := r.status(); s.Failures != 0 || s.Last.Executed {
+			t.Errorf("it counts against the build: %+v", s)
+		}
+		r.w.limit(nil)
+		settle(time.Minute) // it is tried again by itself
+		r.get("v2")
+		r.wantLimit(100 * mib)
+	})
+}
+
+func TestAWakeWithoutItsLimitDoesNotRun(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.w.limit(errFull)
+		r.apply(r.app("v1", limited(100*mib)))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := r.edge.get(ctx, "hello", 0); err == nil {
+			t.Error("it runs without its limit")
+		}
+		if s := r.status(); s.Last.Outcome != "abandoned" || !strings.HasPrefix(s.Last.Reason, "limit not applied") {
+			t.Errorf("got %+v", s.Last)
+		}
+	})
+}
+
+func TestNoSuccessorBeginsOnALimitThatCouldNotBeRestored(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1 last=5s", limited(100*mib)))
+		r.get("v1")
+		r.wantOp(r.deploy("v2"), OpDone)
+		r.w.limit(errFull)
+		settle(time.Minute)
+		r.wantLimit(200 * mib)
+		op := r.deploy("v3")
+		settle(time.Minute)
+		if n := len(r.w.alive("hello")); n != 1 {
+			t.Errorf("%d generations run", n)
+		}
+		r.get("v2")
+		r.w.limit(nil)
+		r.wantOp(op, OpDone)
+		settle(time.Minute)
+		r.get("v3")
+		r.wantLimit(100 * mib)
+	})
+}
+
+func TestTheNextStartRestoresTheLimitThatACrashHasLeftRaised(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1", limited(100*mib)))
+		r.get("v1")
+		r.deploy("v2 boot=10s")
+		settle(2 * time.Second)
+		r.wantLimit(200 * mib)
+		r.crash()
+		r.start(0)
+		r.apply(r.apps...)
+		settle(time.Second)
+		told := false
+		events, _ := r.act.Events(0, 10_000)
+		for _, e := range events {
+			told = told || e.Kind == "recovery" && strings.Contains(e.Text, "limits of two")
+		}
+		if !told {
+			t.Error("no event tells that the limit was restored")
+		}
+		settle(time.Minute)
+		r.get("v2")
+		r.wantLimit(100 * mib)
+	})
+}
+
+func TestWhereNothingCanBeLimitedStatusSaysSoAndTheAppRuns(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.w.unlimit = errors.New("no memory controller")
+		r.apply(r.app("v1", limited(100*mib)))
+		r.get("v1")
+		r.wantOp(r.deploy("v2"), OpDone)
+		r.wantLimit(0)
+		s := r.status()
+		if s.Limits.Memory != 100*mib || s.Unlimited != "no memory controller" {
+			t.Errorf("status: %+v, %q", s.Limits, s.Unlimited)
+		}
+	})
+}
