@@ -43,8 +43,8 @@ func (p *Pool) connect(ctx context.Context) (net.Conn, error) {
 		switch {
 		case errors.Is(err, syscall.EAGAIN):
 			full = err
-		case err != nil && full != nil && ctx.Err() != nil:
-			return nil, errors.Join(full, ctx.Err()) // the end of the time is not why
+		case full != nil && err != nil && Timeout(err):
+			return nil, errors.Join(full, err) // the end of the time is not why
 		default:
 			return nc, err
 		}
