@@ -140,6 +140,20 @@ func TestBodiesBeyondTheLimitAre413(t *testing.T) {
 	}
 }
 
+// A body that is too large as it comes in with the head: nothing is sent, so the
+// app must not be waited for.
+func TestAChunkedBodyThatIsTooLargeAtOnceIs413(t *testing.T) {
+	o := newOrigin(t, always("never"))
+	r := newRig(t, rigOptions{app: edge.AppConfig{MaxBody: 10}})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	c.send("POST / HTTP/1.1\r\nHost: app.test\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n")
+	c.status(413)
+	if n := r.last(1).Result; n.Cause != edge.CauseBodyTooLarge || n.Ending != edge.Refused || o.heads.Load() != 0 {
+		t.Errorf("%+v, and the app got %d requests", n, o.heads.Load())
+	}
+}
+
 func TestABodyThatStopsIs408(t *testing.T) {
 	o := newOrigin(t, each(func(s *stage, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err == nil {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// share is the part of all client connections that one client may have unless
-// the file says otherwise.
-const share = 4
+// ClientShare is the part of all client connections, one in so many, that one
+// client may have unless the file says otherwise.
+const ClientShare = 4
 
 // What the durations of clients may be.
 func headSpan() span {
@@ -38,8 +38,8 @@ const (
 func (s *serverRead) limits() {
 	t := s.t
 	s.CacheBytes = t.size("cache_bytes", defaultCacheBytes, 0, 1<<40)
-	s.MaxConnections = t.integer("max_connections", defaultMaxConnections, 1, mostConnections)
-	s.MaxPerClient = t.integer("max_connections_per_client", max(1, s.MaxConnections/share), 0, mostConnections)
+	s.MaxConnections = t.integer("max_connections", DefaultMaxConnections, 1, mostConnections)
+	s.MaxPerClient = t.integer("max_connections_per_client", max(1, s.MaxConnections/ClientShare), 0, mostConnections)
 	if s.MaxPerClient > s.MaxConnections {
 		t.warnf("max_connections_per_client", "has no effect: there are %d connections at most (server.max_connections)", s.MaxConnections)
 	}

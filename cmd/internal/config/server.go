@@ -8,9 +8,10 @@ import (
 
 // Default sizes and counts of [server].
 const (
-	defaultCacheBytes     = 64 << 20
-	defaultMaxConnections = 10_000
-	defaultRate           = 256
+	DefaultMaxConnections = 10_000
+
+	defaultCacheBytes = 64 << 20
+	defaultRate       = 256
 )
 
 // serverRead is the [server] table with what later checks need to know.

@@ -13,10 +13,15 @@ import (
 // engineOptions is what the file says, as the engine wants it.
 func (d *daemon) engineOptions() engine.Options {
 	s := d.file.Load().Server
+	most := d.connections(s.MaxConnections)
+	perClient := s.MaxPerClient
+	if most < s.MaxConnections && perClient > 0 {
+		perClient = min(perClient, max(1, most/config.ClientShare))
+	}
 	return engine.Options{
 		Edge: d.edge, HeadTimeout: s.HeadTimeout, IdleTimeout: s.IdleTimeout, BodyTimeout: s.BodyTimeout, WriteTimeout: s.WriteTimeout,
 		MinBodyRate: noneBelowZero(s.MinBodyRate), MinWriteRate: noneBelowZero(s.MinWriteRate),
-		MaxConnections: d.connections(s.MaxConnections), MaxPerClient: s.MaxPerClient,
+		MaxConnections: most, MaxPerClient: perClient,
 		TrustedProxies: s.TrustedProxies, Warn: func(msg string) { d.log.Warn(msg) },
 	}
 }
@@ -53,8 +58,12 @@ func (d *daemon) connections(want int) int {
 	if uint64(want) <= most {
 		return want
 	}
-	d.warn(fmt.Sprintf("max_connections is %d, but only %d fit into the %d descriptors that usher may open, so there will be no more: raise the limit (LimitNOFILE= of systemd, ulimit -n) or lower max_connections",
-		want, most, limit.Cur))
+	tell := d.warn
+	if want == config.DefaultMaxConnections { // nobody asked for so many
+		tell = func(text string) { d.log.Info(text) }
+	}
+	tell(fmt.Sprintf("max_connections is %d and not %d, because usher may open %d descriptors only: raise the limit (LimitNOFILE= of systemd, ulimit -n) or lower max_connections",
+		most, want, limit.Cur))
 	return int(most)
 }
 

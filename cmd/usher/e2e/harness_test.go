@@ -129,6 +129,8 @@ type options struct {
 	server []string // further lines of [server]
 	apps   []app    // none: one app with all defaults
 	args   []string // further arguments of serve
+
+	descriptors int // that the process may open; 0: as many as this one
 }
 
 // app is one [apps.NAME] of the file.
@@ -156,6 +158,8 @@ type usher struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended
 	base   vitals        // before the first request
+
+	descriptors int // see options
 
 	external []string // files that the leak check leaves alone: see externalRuns
 
@@ -187,7 +191,7 @@ func prepare(t *testing.T, o options) *usher {
 	if testing.Short() {
 		t.Skip("starts real processes: run without -short")
 	}
-	u := &usher{t: t, dir: scratch(t), args: o.args}
+	u := &usher{t: t, dir: scratch(t), args: o.args, descriptors: o.descriptors}
 	u.listen = freeAddress(t)
 	ports := rounds(190, 1900) // a port rests for a minute before it is used again
 	first := firstAppPort + int(theLab.seats.Add(1))%(appPorts/ports)*ports
@@ -317,7 +321,12 @@ func (u *usher) launch() {
 		u.t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(theLab.usher, append([]string{"serve", "--config", u.config()}, u.args...)...)
+	args := append([]string{"serve", "--config", u.config()}, u.args...)
+	cmd := exec.Command(theLab.usher, args...)
+	if u.descriptors > 0 {
+		limited := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, u.descriptors)
+		cmd = exec.Command("sh", append([]string{"-c", limited, theLab.usher}, args...)...)
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
