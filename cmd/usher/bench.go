@@ -35,7 +35,7 @@ a single request failed. The result goes to stdout, progress to stderr.`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(c.benchSteadyCommand(), c.benchWakeCommand(), c.benchSwapCommand())
+	cmd.AddCommand(c.benchSteadyCommand(), c.benchWakeCommand(), c.benchSwapCommand(), c.benchPeersCommand())
 	return cmd
 }
 

@@ -162,7 +162,7 @@ func TestABenchCommandLineThatMakesNoSenseSendsNothing(t *testing.T) {
 	tt := newTerminal(t, hello())
 	f := newFront(t, func() { t.Error("a request was sent") })
 	for _, line := range []string{
-		"stedy", "peers", "steady", "steady a b", "steady ftp://a/", "wake", "swap", "wake hello a b",
+		"stedy", "peers x", "peers --peers iis", "peers --work big", "peers --rounds 0", "peers --duration 0s", "peers --show-config --json", "steady", "steady a b", "steady ftp://a/", "wake", "swap", "wake hello a b",
 		"steady URL --rate 0", "steady URL --duration 0s", "steady URL --connections 0", "steady URL --posts 1.1",
 		"steady URL --new-connections -1", "steady URL --timeout 0s", "steady URL --path x", "steady URL --post-path x",
 		"wake hello URL --rounds 0", "wake hello URL --burst 0", "wake hello URL --rate 5",

@@ -25,7 +25,7 @@ func (b *benchRun) run(ctx context.Context, target bench.Target, scenario func(c
 	if b.poisson {
 		b.load.Arrivals = bench.Poisson
 	}
-	files, err := b.openReports()
+	files, err := openReports(reportFile[*bench.Result]{b.html, (*bench.Result).WriteHTML}, reportFile[*bench.Result]{b.svg, (*bench.Result).WriteSVG})
 	if err != nil {
 		return err
 	}
@@ -41,18 +41,23 @@ func (b *benchRun) run(ctx context.Context, target bench.Target, scenario func(c
 }
 
 // tell writes the result wherever it was asked for.
-func (b *benchRun) tell(result *bench.Result, files reports) error {
+func (b *benchRun) tell(result *bench.Result, files reports[*bench.Result]) error {
 	write := result.WriteText
 	if b.json {
 		write = result.WriteJSON
 	}
-	err := write(b.stdout)
+	return tellReport(b.cli, write, files, result)
+}
+
+// tellReport writes a result to stdout and into its files.
+func tellReport[T any](c *cli, write func(io.Writer) error, files reports[T], result T) error {
+	err := write(c.stdout)
 	for _, f := range files {
 		if werr := f.write(result); werr != nil {
 			err = firstOf(err, werr)
 			continue
 		}
-		b.say("wrote %s", f.file.Name())
+		c.say("wrote %s", f.file.Name())
 	}
 	if err != nil {
 		return fmt.Errorf("write result: %w", err)
@@ -72,22 +77,25 @@ func verdict(ctx context.Context, result *bench.Result) error {
 	return nil
 }
 
-// report is a file that is opened before the run, so that a name that cannot be
-// written is told before a minute of load and not after it.
-type report struct {
-	file   *os.File
-	made   bool // it was not there before
-	render func(*bench.Result, io.Writer) error
+// reportFile is a file to be written, and how.
+type reportFile[T any] struct {
+	path   string // empty: not wanted
+	render func(T, io.Writer) error
 }
 
-type reports []report
+// report is a file that is opened before the run, so that a name that cannot be
+// written is told before a minute of load and not after it.
+type report[T any] struct {
+	file   *os.File
+	made   bool // it was not there before
+	render func(T, io.Writer) error
+}
 
-func (b *benchRun) openReports() (reports, error) {
-	var all reports
-	for _, want := range []struct {
-		path   string
-		render func(*bench.Result, io.Writer) error
-	}{{b.html, (*bench.Result).WriteHTML}, {b.svg, (*bench.Result).WriteSVG}} {
+type reports[T any] []report[T]
+
+func openReports[T any](wanted ...reportFile[T]) (reports[T], error) {
+	var all reports[T]
+	for _, want := range wanted {
 		if want.path == "" {
 			continue
 		}
@@ -97,13 +105,13 @@ func (b *benchRun) openReports() (reports, error) {
 			all.discard()
 			return nil, fmt.Errorf("bench: make report: %w", err)
 		}
-		all = append(all, report{f, os.IsNotExist(statErr), want.render})
+		all = append(all, report[T]{f, os.IsNotExist(statErr), want.render})
 	}
 	return all, nil
 }
 
 // write puts the result in place of what the file held, and closes it.
-func (r report) write(result *bench.Result) error {
+func (r report[T]) write(result T) error {
 	info, err := r.file.Stat()
 	if err == nil && info.Mode().IsRegular() {
 		err = r.file.Truncate(0)
@@ -115,7 +123,7 @@ func (r report) write(result *bench.Result) error {
 }
 
 // discard leaves the files as they were found.
-func (all reports) discard() {
+func (all reports[T]) discard() {
 	for _, r := range all {
 		// There is already an error to tell, and nothing was written.
 		_ = r.file.Close()

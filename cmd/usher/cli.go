@@ -35,6 +35,8 @@ type world struct {
 	version        admin.VersionInfo
 	// pack opens an artifact for upload; kind is admin.KindFile or admin.KindDir.
 	pack func(ctx context.Context, path string) (kind string, body io.ReadCloser, err error)
+	// program is the path of this program, for verbs that start another usher.
+	program func() (string, error)
 	// retry is the first pause before a lost daemon is tried again; 0 is the
 	// client's own.
 	retry time.Duration

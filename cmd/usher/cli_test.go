@@ -55,6 +55,7 @@ func (tt *terminal) world(stdout, stderr io.Writer) world {
 		now:     func() time.Time { return admintest.Epoch().Add(90 * time.Second) },
 		version: admin.VersionInfo{Version: "1.2.3", Commit: "abc"},
 		retry:   5 * time.Millisecond,
+		program: func() (string, error) { return "/bin/false", nil },
 		pack: func(_ context.Context, path string) (string, io.ReadCloser, error) {
 			f, err := os.Open(path)
 			return admin.KindFile, f, err

@@ -36,6 +36,7 @@ func realWorld() world {
 		now:     time.Now,
 		version: builtVersion(),
 		pack:    pack,
+		program: os.Executable,
 	}
 }
 

@@ -50,18 +50,18 @@ type thirdParty struct {
 
 func thirdParties() []thirdParty {
 	return []thirdParty{
-		{"github.com/valyala/fasthttp", []string{"edge/engine", "bench"}, true, "engines can be exchanged only while the rest knows no type of one, and the control plane knows no HTTP framework"},
+		{"github.com/valyala/fasthttp", []string{"edge/engine", "bench/..."}, true, "engines can be exchanged only while the rest knows no type of one, and the control plane knows no HTTP framework"},
 		{"github.com/containerd/cgroups/v3", []string{"activator/cgroup"}, true, "everything about cgroups goes through the interface of activator/cgroup, behind which a session can stand"},
 		{"github.com/hashicorp/golang-lru/v2/simplelru", []string{"cache"}, false, "one cache, with its own shards and its own count of bytes"},
 		{"github.com/prometheus/client_golang", []string{"edge", "cmd/..."}, true, "rooms count by themselves; the edge and cmd give the counts to Prometheus"},
 		{"github.com/spf13", []string{"cmd/usher"}, false, "the command line is cmd's alone"},
 		{"github.com/BurntSushi/toml", []string{"cmd/internal/config"}, false, "the file is read in one place; rooms get plain values"},
 		{"go.etcd.io/bbolt", []string{"activator/store"}, false, "the store is an interface; another one must be able to take its place"},
-		{"github.com/HdrHistogram/hdrhistogram-go", []string{"bench"}, true, "it measures the load tool's latencies; the edge's metrics are Prometheus histograms"},
+		{"github.com/HdrHistogram/hdrhistogram-go", []string{"bench/..."}, true, "it measures the load tool's latencies; the edge's metrics are Prometheus histograms"},
 		{"github.com/coder/websocket", []string{"examples/..."}, true, "the edge moves upgraded bytes without reading them; only apps and tests speak WebSocket"},
 		{"pgregory.net/rapid", nil, true, "it generates test cases"},
 		{"go.uber.org/goleak", nil, true, "it finds leaks in tests"},
-		{"golang.org/x/sys", []string{"activator/...", "edge/engine", "edge/upstream", "admin", "bench", "cmd/..."}, true, "system calls belong where processes, sockets and files are handled; the pure packages have none"},
+		{"golang.org/x/sys", []string{"activator/...", "edge/engine", "edge/upstream", "admin", "bench/...", "cmd/..."}, true, "system calls belong where processes, sockets and files are handled; the pure packages have none"},
 	}
 }
 

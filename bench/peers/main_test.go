@@ -1,0 +1,74 @@
+package peers
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// builtUsher is the path of the real program, built once.
+func builtUsher(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds and starts real programs: run without -short")
+	}
+	path, err := theUsher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var theUsher = sync.OnceValues(func() (string, error) {
+	// Go's cache has it at once if cmd was built before; it stays for the run.
+	dir, err := os.MkdirTemp("", "usher-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "usher")
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "../../cmd/usher").CombinedOutput()
+	if err != nil {
+		return "", &exec.Error{Name: string(out), Err: err}
+	}
+	return path, nil
+})
+
+// shortTemp makes TMPDIR a directory whose sockets have short paths, and fails
+// the test if anything is left in it, or runs from it, at the end.
+func shortTemp(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "ub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", dir)
+	t.Cleanup(func() {
+		left, _ := filepath.Glob(dir + "/usher-bench-*")
+		if len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+		if own := processesOf(dir); len(own) > 0 {
+			t.Errorf("still running: %v", own)
+		}
+		os.RemoveAll(dir)
+	})
+}
+
+// processesOf are the command lines that name a directory.
+func processesOf(dir string) (all []string) {
+	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err == nil && strings.Contains(string(text), dir) {
+			all = append(all, strings.ReplaceAll(string(text), "\x00", " "))
+		}
+	}
+	return all
+}

@@ -1,0 +1,58 @@
+package peers
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestConfidenceIsThatOfCoinThrows(t *testing.T) {
+	for _, tc := range []struct {
+		n, k int
+		want float64
+	}{{1, 0, 0}, {2, 0, 0.5}, {5, 0, 0.9375}, {6, 0, 0.96875}, {9, 1, 0.9609375}, {15, 3, 0.96484375}} {
+		if got := confidence(tc.n, tc.k); math.Abs(got-tc.want) > 1e-9 {
+			t.Errorf("confidence(%d, %d) = %g, want %g", tc.n, tc.k, got, tc.want)
+		}
+	}
+}
+
+func TestASpreadLeavesOutWildRoundsOnlyWithRoundsEnough(t *testing.T) {
+	nine := spread([]float64{9, 1, 5, 4, 6, 3, 7, 2, 100})
+	if nine.Median != 5 || nine.Low != 2 || nine.High != 9 || nine.Least != 1 || nine.Most != 100 || nine.Of != 9 {
+		t.Errorf("of nine: %+v", nine)
+	}
+	four := spread([]float64{4, 1, 3, 2})
+	if four.Median != 2.5 || four.Low != 1 || four.High != 4 || four.Confidence != 0.875 {
+		t.Errorf("of four: %+v", four)
+	}
+	if one := spread([]float64{3}); one.Median != 3 || one.Low != 3 || one.Confidence != 0 {
+		t.Errorf("of one: %+v", one)
+	}
+	if none := spread(nil); none != (Spread{}) {
+		t.Errorf("of none: %+v", none)
+	}
+}
+
+// The bounds hold what they promise for a skewed distribution, too.
+func TestBoundsHoldTheMedianAsOftenAsTheySay(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{5, 9, 15, 30} {
+		const trials = 4000
+		inside, promised := 0, 0.0
+		for range trials {
+			values := make([]float64, n)
+			for i := range values {
+				values[i] = random.ExpFloat64()
+			}
+			s := spread(values)
+			promised = s.Confidence
+			if s.Low <= math.Ln2 && math.Ln2 <= s.High {
+				inside++
+			}
+		}
+		if got := float64(inside) / trials; math.Abs(got-promised) > 0.015 {
+			t.Errorf("%d values: bounds of %.3f hold the median in %.3f of all trials", n, promised, got)
+		}
+	}
+}
