@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/usher-edge/usher/bench/proc"
 )
 
 // Compare starts origin and peers, does all works in rounds, and ends what it
@@ -158,20 +160,20 @@ const noAnswer = "no request was answered"
 // measure fires one shot at one peer. A nil Sample means that there are no
 // figures; with a Sample the error is the first failed request's.
 func (c *comparison) measure(ctx context.Context, s *standing, w Work) (*Sample, error) {
-	m := meter{tree: tree{roots: s.roots()}}
-	if err := m.look(); err != nil {
+	m := proc.Meter{Tree: proc.Tree{Roots: s.roots()}}
+	if err := m.Look(); err != nil {
 		return nil, err
 	}
 	t, err := shot{
 		address: s.address, request: w.request(), length: w.length,
 		connections: w.Connections, rate: w.Rate,
 		warm: c.warm(), duration: c.Duration,
-		open: m.begin, shut: m.end,
+		open: m.Begin, shut: m.End,
 	}.fire(ctx)
 	if err != nil {
 		return &Sample{Failures: 1}, s.blame(err)
 	}
-	used, err := m.used()
+	used, err := m.Used()
 	if err != nil {
 		return nil, s.blame(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/usher-edge/usher/bench/proc"
 )
 
 // quick is a plan that takes a few seconds with all peers.
@@ -177,21 +179,21 @@ func TestStoppingEndsTheWholeTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := eventually(t.Context(), nil, func() error {
-		tree := tree{roots: []int{r.cmd.Process.Pid}}
-		if err := tree.look(); err != nil || len(tree.known) < 3 {
-			return fmt.Errorf("%d processes, %w", len(tree.known), err)
+		tree := proc.Tree{Roots: []int{r.cmd.Process.Pid}}
+		if err := tree.Look(); err != nil || len(tree.Known) < 3 {
+			return fmt.Errorf("%d processes, %w", len(tree.Known), err)
 		}
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	tree := tree{roots: []int{r.cmd.Process.Pid}}
-	if err := tree.look(); err != nil {
+	tree := proc.Tree{Roots: []int{r.cmd.Process.Pid}}
+	if err := tree.Look(); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
 	r.stop() // is harmless
-	for _, pid := range tree.known {
+	for _, pid := range tree.Known {
 		if err := eventually(t.Context(), nil, func() error {
 			if s, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && !strings.Contains(string(s), ") Z ") {
 				return fmt.Errorf("%d still runs: %s", pid, s)

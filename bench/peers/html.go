@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+
+	"github.com/usher-edge/usher/bench/stats"
 )
 
 // WriteHTML writes a page that stands alone: the ratios with their bars, what
 // each request cost, all figures, and each peer's configuration.
 func (r *Report) WriteHTML(w io.Writer) error {
 	page, err := template.New("peers").Funcs(template.FuncMap{
-		"n": number3, "cost": func(w WorkReport) template.HTML { return template.HTML(w.costPicture()) },
+		"n": stats.Number, "cost": func(w WorkReport) template.HTML { return template.HTML(w.costPicture()) },
 		"figure": func(p PeerResult, m string) string {
 			f, ok := p.Figures[Measure(m)]
 			if !ok {
@@ -19,9 +21,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 			if Measure(m) == PerSecond {
 				return fmt.Sprintf("%.0f", f.Median)
 			}
-			return number3(f.Median)
+			return stats.Number(f.Median)
 		},
-		"bounds": func(s Spread) string { return s.bounds() }, "outer": func(s Spread) string { return s.outer() },
 		"name": func(m Measure) string { return m.name() },
 	}).Parse(peersPage)
 	if err != nil {
@@ -76,7 +77,7 @@ footer{color:var(--soft);font-size:13px}
 {{if .Problem}}<tr><td class="wide missed" colspan="7">{{.Peer}}: {{.Problem}}</td></tr>
 {{end}}{{end}}</table>
 {{if .Ratios}}<table><thead><tr><th>usher by</th><th>of</th><th>ratio</th><th>bounds</th><th>all rounds</th><th>bar</th><th>next</th></tr></thead>
-{{range .Ratios}}<tr><td>{{.Against}}</td><td>{{name .Measure}}</td><td>{{n .Median}}</td><td>{{bounds .Spread}}</td><td>{{outer .Spread}}</td>{{with .Bar}}<td>≤ {{n .Most}}{{else}}<td>{{end}} <span class="{{.Verdict}}">{{.Verdict}}</span></td><td>{{with .Bar}}{{if .Next}}{{n .Next}}{{end}}{{end}}</td></tr>
+{{range .Ratios}}<tr><td>{{.Peer}}</td><td>{{name .Measure}}</td><td>{{n .Median}}</td><td>{{.Bounds}}</td><td>{{.Range}}</td>{{with .Bar}}<td>≤ {{n .Most}}{{else}}<td>{{end}} <span class="{{.Verdict}}">{{.Verdict}}</span></td><td>{{with .Bar}}{{if .Next}}{{n .Next}}{{end}}{{end}}</td></tr>
 {{end}}</table>{{end}}</div>
 {{end}}
 <div class="card"><h2>How each was run</h2>

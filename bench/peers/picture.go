@@ -5,6 +5,8 @@ import (
 	"html"
 	"math"
 	"strings"
+
+	"github.com/usher-edge/usher/bench/stats"
 )
 
 // pictureStyle colours by class, so that one picture serves light and dark pages.
@@ -79,7 +81,7 @@ func (r *Report) ratioPicture(m Measure) string {
 			class = "one"
 		}
 		c.printf(`<path class="%s" d="M%.1f 40V%.1f"/>`, class, at(v), height-4)
-		c.text(at(v), 34, "soft mid", number3(v))
+		c.text(at(v), 34, "soft mid", stats.Number(v))
 	}
 	y := 48.0
 	for _, w := range r.Works {
@@ -103,19 +105,19 @@ func (c *canvas) ratioRow(q Ratio, y float64, at func(float64) float64) {
 	if class == "" {
 		class = "plain"
 	}
-	c.text(left-24, y+4, "end", q.Against)
-	c.printf(`<g class="%s"><title>%s: median %s, bounds %s, spread %s</title>`, class, html.EscapeString(q.Against),
-		number3(q.Median), q.bounds(), q.outer())
+	c.text(left-24, y+4, "end", q.Peer)
+	c.printf(`<g class="%s"><title>%s: median %s, bounds %s, spread %s</title>`, class, html.EscapeString(q.Peer),
+		stats.Number(q.Median), q.Bounds(), q.Range())
 	c.printf(`<path class="far" d="M%.1f %.1fH%.1f"/>`, at(q.Least), y, at(q.Most))
 	c.printf(`<path class="range" d="M%.1f %.1fH%.1f"/>`, at(q.Low), y, max(at(q.High), at(q.Low)+.1))
 	c.printf(`<circle cx="%.1f" cy="%.1f" r="4.2"/></g>`, at(q.Median), y)
-	words := number3(q.Median)
+	words := stats.Number(q.Median)
 	if q.Bar != nil {
 		c.printf(`<path class="bar" d="M%.1f %.1fv14"/>`, at(q.Bar.Most), y-7)
 		if q.Bar.Next > 0 {
 			c.printf(`<path class="next" d="M%.1f %.1fv14"/>`, at(q.Bar.Next), y-7)
 		}
-		words += " of " + number3(q.Bar.Most) + ": " + string(q.Verdict)
+		words += " of " + stats.Number(q.Bar.Most) + ": " + string(q.Verdict)
 	}
 	c.text(right+12, y+4, class, words)
 }
@@ -157,7 +159,7 @@ func (w *WorkReport) costPicture() string {
 			}
 		}
 		c.printf(`<path class="whisk" d="M%.1f %.1fv8m0 -4H%.1fm0 -4v8"/>`, at(f.Low), y+5, at(f.High))
-		c.text(to+14, y+14, "", number3(f.Median)+" µs")
+		c.text(to+14, y+14, "", stats.Number(f.Median)+" µs")
 	}
 	c.WriteString("</svg>\n")
 	return c.String()

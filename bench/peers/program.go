@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/usher-edge/usher/bench/proc"
 )
 
 // program is one command of a peer.
@@ -121,12 +123,12 @@ func (r *running) says(what string) error {
 
 // stop ends the program and all that descend from it, and waits for it.
 func (r *running) stop() {
-	t := tree{roots: []int{r.cmd.Process.Pid}}
-	_ = t.look() // without /proc there is only the root to end
+	t := proc.Tree{Roots: []int{r.cmd.Process.Pid}}
+	_ = t.Look() // without /proc there is only the root to end
 	born := map[int]uint64{}
-	for _, pid := range t.known[1:] {
-		if s, err := readStat(pid); err == nil {
-			born[pid] = s.started
+	for _, pid := range t.Known[1:] {
+		if s, err := proc.Read(pid); err == nil {
+			born[pid] = s.Started
 		}
 	}
 	// Errors below say that it is gone already, which is what is wanted.
@@ -140,7 +142,7 @@ func (r *running) stop() {
 		<-r.ended
 	}
 	for pid, started := range born {
-		if s, err := readStat(pid); err == nil && s.started == started {
+		if s, err := proc.Read(pid); err == nil && s.Started == started {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}

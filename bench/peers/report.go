@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"time"
+
+	"github.com/usher-edge/usher/bench/stats"
 )
 
 // Report is the account of one comparison.
@@ -45,8 +47,8 @@ type WorkReport struct {
 type PeerResult struct {
 	Peer string `json:"peer"`
 	// Figures by measure: CPU in µs, latencies in ms, requests/s.
-	Figures  map[Measure]Spread `json:"figures"`
-	Failures int                `json:"failures"`
+	Figures  map[Measure]stats.Spread `json:"figures"`
+	Failures int                      `json:"failures"`
 	// Problem is the first failure, or why a round has no figures.
 	Problem string   `json:"problem,omitempty"`
 	Samples []Sample `json:"samples"`
@@ -67,35 +69,11 @@ type Sample struct {
 
 // Ratio is usher's figure by a peer's, within rounds.
 type Ratio struct {
-	Against string  `json:"against"`
+	Peer    string  `json:"against"`
 	Measure Measure `json:"measure"`
-	Spread
-	Bar     *Bar    `json:"bar,omitempty"`
-	Verdict Verdict `json:"verdict,omitempty"`
-}
-
-// Verdict says how a ratio stands to its bar.
-type Verdict string
-
-// Verdicts. Only Missed is a failure: Unclear has its median above the bar, but
-// its lower bound not, or too few rounds for a bound.
-const (
-	Met     Verdict = "met"
-	Unclear Verdict = "unclear"
-	Missed  Verdict = "missed"
-)
-
-// enough is the confidence below which no bar is missed: it takes five rounds.
-const enough = 0.9
-
-func (b Bar) verdict(s Spread) Verdict {
-	switch {
-	case s.Low > b.Most && s.Confidence >= enough:
-		return Missed
-	case s.Median > b.Most:
-		return Unclear
-	}
-	return Met
+	stats.Spread
+	Bar     *Bar          `json:"bar,omitempty"`
+	Verdict stats.Verdict `json:"verdict,omitempty"`
 }
 
 func (s Sample) figure(m Measure) float64 {
@@ -128,7 +106,7 @@ func (r *Report) sum() {
 }
 
 func (p *PeerResult) sum() {
-	p.Figures = map[Measure]Spread{}
+	p.Figures = map[Measure]stats.Spread{}
 	for _, m := range measures() {
 		var values []float64
 		for _, s := range p.Samples {
@@ -137,7 +115,7 @@ func (p *PeerResult) sum() {
 			}
 		}
 		if len(values) > 0 {
-			p.Figures[m] = spread(values)
+			p.Figures[m] = stats.Of(values)
 		}
 	}
 	for _, s := range p.Samples {
@@ -167,10 +145,10 @@ func (w *WorkReport) compare() {
 			if len(pairs) == 0 {
 				continue
 			}
-			ratio := Ratio{Against: p.Peer, Measure: m, Spread: spread(pairs)}
+			ratio := Ratio{Peer: p.Peer, Measure: m, Spread: stats.Of(pairs)}
 			for _, b := range w.bars {
 				if b.Against == p.Peer && b.Measure == m {
-					ratio.Bar, ratio.Verdict = &b, b.verdict(ratio.Spread)
+					ratio.Bar, ratio.Verdict = &b, ratio.Against(b.Most)
 				}
 			}
 			w.Ratios = append(w.Ratios, ratio)
@@ -210,7 +188,7 @@ func (r *Report) Missed() int {
 	n := 0
 	for _, w := range r.Works {
 		for _, ratio := range w.Ratios {
-			if ratio.Verdict == Missed {
+			if ratio.Verdict == stats.Missed {
 				n++
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/usher-edge/usher/bench/stats"
 )
 
 // WriteText prints the report for a terminal.
@@ -30,7 +32,7 @@ func (r *Report) describe() string {
 	if r.AccessLog {
 		logs = "all write an access log"
 	}
-	return fmt.Sprintf("%s of %s s; origin: %s; %s", rounds(r.Rounds), number3(r.DurationMS/1000), r.Origin, logs)
+	return fmt.Sprintf("%s of %s s; origin: %s; %s", rounds(r.Rounds), stats.Number(r.DurationMS/1000), r.Origin, logs)
 }
 
 func rounds(n int) string {
@@ -53,7 +55,7 @@ func (p PeerReport) describe() string {
 
 // Conclusion is the last line: bars and failures.
 func (r *Report) Conclusion() string {
-	count := map[Verdict]int{}
+	count := map[stats.Verdict]int{}
 	bars := 0
 	for _, w := range r.Works {
 		for _, ratio := range w.Ratios {
@@ -64,7 +66,7 @@ func (r *Report) Conclusion() string {
 		}
 	}
 	s := fmt.Sprintf("%d bars: %d met, %d unclear, %d missed; usher failed %d requests",
-		bars, count[Met], count[Unclear], count[Missed], r.Failures())
+		bars, count[stats.Met], count[stats.Unclear], count[stats.Missed], r.Failures())
 	if r.Cut != "" {
 		s += "; ended early: " + r.Cut
 	}
@@ -80,8 +82,8 @@ func (w *WorkReport) figures(b *strings.Builder) {
 			fmt.Fprintf(t, "  %s\t-\t-\t-\t-\t-\t-\t%d\t\n", p.Peer, p.Failures)
 			continue
 		}
-		fmt.Fprintf(t, "  %s\t%.0f\t%s\t%s\t%s\t%s\t%s\t%d\t\n", p.Peer, f[PerSecond].Median, number3(f[CPU].Median),
-			f[CPU].outer(), number3(f[P50].Median), number3(f[P99].Median), number3(f[P999].Median), p.Failures)
+		fmt.Fprintf(t, "  %s\t%.0f\t%s\t%s\t%s\t%s\t%s\t%d\t\n", p.Peer, f[PerSecond].Median, stats.Number(f[CPU].Median),
+			f[CPU].Range(), stats.Number(f[P50].Median), stats.Number(f[P99].Median), stats.Number(f[P999].Median), p.Failures)
 	}
 	_ = t.Flush() // the writer below is memory
 	for _, p := range w.Peers {
@@ -99,13 +101,13 @@ func (w *WorkReport) ratios(b *strings.Builder) {
 	for _, q := range w.Ratios {
 		bar, next := "", ""
 		if q.Bar != nil {
-			bar = "≤ " + number3(q.Bar.Most)
+			bar = "≤ " + stats.Number(q.Bar.Most)
 			if q.Bar.Next > 0 {
-				next = number3(q.Bar.Next)
+				next = stats.Number(q.Bar.Next)
 			}
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", q.Against, q.Measure.name(), number3(q.Median),
-			q.bounds(), q.outer(), bar, q.Verdict, next)
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", q.Peer, q.Measure.name(), stats.Number(q.Median),
+			q.Bounds(), q.Range(), bar, q.Verdict, next)
 	}
 	_ = t.Flush()
 }
@@ -118,26 +120,4 @@ func (m Measure) name() string {
 		return "requests/s"
 	}
 	return string(m)
-}
-
-// bounds are the confidence bounds with what they are worth.
-func (s Spread) bounds() string {
-	if s.Of < 2 {
-		return "-"
-	}
-	return fmt.Sprintf("%s–%s (%.0f %%)", number3(s.Low), number3(s.High), s.Confidence*100)
-}
-
-// outer is the smallest and the largest value.
-func (s Spread) outer() string { return number3(s.Least) + "–" + number3(s.Most) }
-
-// number3 prints three significant digits or so.
-func number3(v float64) string {
-	switch {
-	case v < 10:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	case v < 100:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	}
-	return strconv.FormatFloat(v, 'f', 0, 64)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/usher-edge/usher/bench/peers"
+	"github.com/usher-edge/usher/bench/stats"
 )
 
 func TestBenchPeersShowsHowEachWouldBeRunAndRunsNothing(t *testing.T) {
@@ -36,7 +37,7 @@ func TestBenchPeersWhoseUsherDoesNotStartLeavesNoFile(t *testing.T) {
 func TestBenchPeersFailsForUshersFailuresAndOnDemandForBars(t *testing.T) {
 	missed := &peers.Report{Works: []peers.WorkReport{{
 		Peers:  []peers.PeerResult{{Peer: peers.Usher}, {Peer: peers.Nginx, Failures: 9}},
-		Ratios: []peers.Ratio{{Verdict: peers.Missed}, {Verdict: peers.Unclear}, {Verdict: peers.Met}},
+		Ratios: []peers.Ratio{{Verdict: stats.Missed}, {Verdict: stats.Unclear}, {Verdict: stats.Met}},
 	}}}
 	failed := &peers.Report{Works: []peers.WorkReport{{Peers: []peers.PeerResult{{Peer: peers.Usher, Failures: 2}}}}}
 	for _, tc := range []struct {

@@ -1,4 +1,4 @@
-package peers
+package stats
 
 import (
 	"math"
@@ -18,18 +18,18 @@ func TestConfidenceIsThatOfCoinThrows(t *testing.T) {
 }
 
 func TestASpreadLeavesOutWildRoundsOnlyWithRoundsEnough(t *testing.T) {
-	nine := spread([]float64{9, 1, 5, 4, 6, 3, 7, 2, 100})
+	nine := Of([]float64{9, 1, 5, 4, 6, 3, 7, 2, 100})
 	if nine.Median != 5 || nine.Low != 2 || nine.High != 9 || nine.Least != 1 || nine.Most != 100 || nine.Of != 9 {
 		t.Errorf("of nine: %+v", nine)
 	}
-	four := spread([]float64{4, 1, 3, 2})
+	four := Of([]float64{4, 1, 3, 2})
 	if four.Median != 2.5 || four.Low != 1 || four.High != 4 || four.Confidence != 0.875 {
 		t.Errorf("of four: %+v", four)
 	}
-	if one := spread([]float64{3}); one.Median != 3 || one.Low != 3 || one.Confidence != 0 {
+	if one := Of([]float64{3}); one.Median != 3 || one.Low != 3 || one.Confidence != 0 {
 		t.Errorf("of one: %+v", one)
 	}
-	if none := spread(nil); none != (Spread{}) {
+	if none := Of(nil); none != (Spread{}) {
 		t.Errorf("of none: %+v", none)
 	}
 }
@@ -45,7 +45,7 @@ func TestBoundsHoldTheMedianAsOftenAsTheySay(t *testing.T) {
 			for i := range values {
 				values[i] = random.ExpFloat64()
 			}
-			s := spread(values)
+			s := Of(values)
 			promised = s.Confidence
 			if s.Low <= math.Ln2 && math.Ln2 <= s.High {
 				inside++
@@ -53,6 +53,26 @@ func TestBoundsHoldTheMedianAsOftenAsTheySay(t *testing.T) {
 		}
 		if got := float64(inside) / trials; math.Abs(got-promised) > 0.015 {
 			t.Errorf("%d values: bounds of %.3f hold the median in %.3f of all trials", n, promised, got)
+		}
+	}
+}
+
+func TestABarIsMissedOnlyIfTheLowerBoundIsBeyondIt(t *testing.T) {
+	for _, tc := range []struct {
+		values []float64
+		most   float64
+		want   Verdict
+	}{
+		{[]float64{1.2, 1.1, 1.2, 1.3, 1.2, 1.2}, 1.0, Missed},
+		{[]float64{1.2, 0.9, 1.2, 1.3, 1.2, 1.2}, 1.0, Unclear},
+		{[]float64{1.2, 0.9, 0.9, 0.9, 0.9, 1.2}, 1.0, Met},
+		{[]float64{2, 2, 2, 2}, 1.0, Unclear}, // no bound of four is worth that
+		{[]float64{2, 2, 2, 2, 2}, 1.0, Missed},
+		{[]float64{1, 1, 1, 1, 1}, 1.0, Met},
+		{nil, 1.0, Met},
+	} {
+		if got := Of(tc.values).Against(tc.most); got != tc.want {
+			t.Errorf("%v against %g: %s, want %s", tc.values, tc.most, got, tc.want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package peers
+package proc
 
 import (
 	"bufio"
@@ -69,15 +69,15 @@ func TestTheTimeOfAWholeTreeIsCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newShell(t, script)
 			s.says("ready")
-			m := meter{tree: tree{roots: []int{s.cmd.Process.Pid}}}
-			if err := m.look(); err != nil {
+			m := Meter{Tree: Tree{Roots: []int{s.cmd.Process.Pid}}}
+			if err := m.Look(); err != nil {
 				t.Fatal(err)
 			}
-			m.begin()
+			m.Begin()
 			s.goOn()
 			s.says("done")
-			m.end()
-			used, err := m.used()
+			m.End()
+			used, err := m.Used()
 			if err != nil || used < burnt || used > time.Minute {
 				t.Errorf("%s, %v: want %s at least", used, err, burnt)
 			}
@@ -88,16 +88,16 @@ func TestTheTimeOfAWholeTreeIsCounted(t *testing.T) {
 func TestWhatHappenedBeforeIsNotCounted(t *testing.T) {
 	s := newShell(t, "burn; (burn); echo ready; read x; echo done; read x")
 	s.says("ready")
-	m := meter{tree: tree{roots: []int{s.cmd.Process.Pid}}}
-	if err := m.look(); err != nil {
+	m := Meter{Tree: Tree{Roots: []int{s.cmd.Process.Pid}}}
+	if err := m.Look(); err != nil {
 		t.Fatal(err)
 	}
-	whole, err := m.cpu()
-	m.begin()
+	whole, err := m.CPU()
+	m.Begin()
 	s.goOn()
 	s.says("done")
-	m.end()
-	if used, err2 := m.used(); err != nil || err2 != nil || whole < 2*burnt || used > whole/4 {
+	m.End()
+	if used, err2 := m.Used(); err != nil || err2 != nil || whole < 2*burnt || used > whole/4 {
 		t.Errorf("%s, of %s in its life (%v, %v)", used, whole, err, err2)
 	}
 }
@@ -105,17 +105,17 @@ func TestWhatHappenedBeforeIsNotCounted(t *testing.T) {
 func TestARootThatEndedIsAnError(t *testing.T) {
 	s := newShell(t, "echo ready; read x")
 	s.says("ready")
-	m := meter{tree: tree{roots: []int{s.cmd.Process.Pid}}}
-	if err := m.look(); err != nil {
+	m := Meter{Tree: Tree{Roots: []int{s.cmd.Process.Pid}}}
+	if err := m.Look(); err != nil {
 		t.Fatal(err)
 	}
-	m.begin()
+	m.Begin()
 	s.goOn()
 	if err := s.cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	m.end()
-	if used, err := m.used(); err == nil {
+	m.End()
+	if used, err := m.Used(); err == nil {
 		t.Errorf("%s and no error", used)
 	}
 }
@@ -123,8 +123,8 @@ func TestARootThatEndedIsAnError(t *testing.T) {
 func TestANameWithParenthesesDoesNotConfuse(t *testing.T) {
 	s := newShell(t, `printf ') (' > /proc/$$/comm; echo ready; read x`)
 	s.says("ready")
-	got, err := readStat(s.cmd.Process.Pid)
-	if self, _ := readStat(1); err != nil || got.parent == 0 || got.started <= self.started {
+	got, err := Read(s.cmd.Process.Pid)
+	if self, _ := Read(1); err != nil || got.Parent == 0 || got.Started <= self.Started {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

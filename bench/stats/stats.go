@@ -1,8 +1,12 @@
-package peers
+// Package stats says how sure one may be of a figure that was measured several
+// times on a noisy machine, and whether it keeps a bar.
+package stats
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // Spread is a median and how sure one may be of it.
@@ -23,8 +27,8 @@ type Spread struct {
 // wanted is the confidence that bounds are made for, if there are rounds enough.
 const wanted = 0.95
 
-// spread sums up values; none make the zero Spread.
-func spread(values []float64) Spread {
+// Of sums up values; none make the zero Spread.
+func Of(values []float64) Spread {
 	n := len(values)
 	if n == 0 {
 		return Spread{}
@@ -50,4 +54,51 @@ func confidence(n, k int) float64 {
 		ways = ways * float64(n-i) / float64(i+1)
 	}
 	return max(0, 1-2*outside*math.Pow(0.5, float64(n)))
+}
+
+// Verdict says how a ratio stands to its bar.
+type Verdict string
+
+// Verdicts. Only Missed is a failure: Unclear has its median above the bar, but
+// its lower bound not, or too few rounds for a bound.
+const (
+	Met     Verdict = "met"
+	Unclear Verdict = "unclear"
+	Missed  Verdict = "missed"
+)
+
+// enough is the confidence below which no bar is missed: it takes five rounds.
+const enough = 0.9
+
+// Against judges a ratio by the most that it may be.
+func (s Spread) Against(most float64) Verdict {
+	switch {
+	case s.Low > most && s.Confidence >= enough:
+		return Missed
+	case s.Median > most:
+		return Unclear
+	}
+	return Met
+}
+
+// Bounds are the confidence bounds with what they are worth.
+func (s Spread) Bounds() string {
+	if s.Of < 2 {
+		return "-"
+	}
+	return fmt.Sprintf("%s–%s (%.0f %%)", Number(s.Low), Number(s.High), s.Confidence*100)
+}
+
+// Range is the smallest and the largest value.
+func (s Spread) Range() string { return Number(s.Least) + "–" + Number(s.Most) }
+
+// Number prints three significant digits or so.
+func Number(v float64) string {
+	switch {
+	case v < 10:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	case v < 100:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 0, 64)
 }
