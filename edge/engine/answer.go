@@ -2,9 +2,11 @@ package engine
 
 import (
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/rawio"
 )
 
 // refuse ends the request with an answer of usher's own, as its cause demands.
@@ -61,7 +63,7 @@ func (c *conn) rejectHead(cause edge.Cause) {
 	c.lane.Begin(time.Now())
 	c.lane.Client = c.ip
 	c.mem.req.Reset()
-	c.keep, c.try = false, attempt{}
+	c.keep, c.mem.try = false, attempt{}
 	c.refuse(cause)
 	c.linger = true
 }
@@ -131,7 +133,7 @@ func (c *conn) settleBody() {
 	if m.req.Length == 0 {
 		return
 	}
-	if c.try.pump == nil && !m.req.Expect && m.req.Length > 0 && m.req.Length <= int64(m.w-m.r) {
+	if c.mem.try.pump == nil && !m.req.Expect && m.req.Length > 0 && m.req.Length <= int64(m.w-m.r) {
 		m.r += int(m.req.Length)
 		return
 	}
@@ -155,9 +157,27 @@ func (c *conn) appendConnection(b []byte) []byte {
 // write sends bytes to the client. What fails it is the client's leaving or
 // slowness.
 func (c *conn) write(b []byte) edge.Cause {
+	if c.fd != noFD {
+		var cause edge.Cause
+		if b, cause = c.writeRaw(b); len(b) == 0 || cause != edge.CauseNone {
+			return cause
+		}
+	}
 	c.clock.wait(phaseWrite, after(c.srv.now(), watchAfter))
 	_, err := c.nc.Write(b)
 	return c.wrote(err)
+}
+
+// writeRaw sends as much as the kernel takes at once, and returns the rest.
+func (c *conn) writeRaw(b []byte) ([]byte, edge.Cause) {
+	if c.severed.Load() {
+		return b, edge.CauseClientGone
+	}
+	n, err := rawio.Write(uintptr(c.fd), b)
+	if err != nil && err != syscall.EAGAIN {
+		return b, edge.CauseClientGone
+	}
+	return b[n:], edge.CauseNone
 }
 
 // writeBoth sends two pieces in one go.
@@ -173,16 +193,19 @@ func (c *conn) writeAll(pieces ...[]byte) edge.Cause {
 	n := 0
 	for _, p := range pieces {
 		if len(p) > 0 {
-			c.vec[n] = p
+			c.mem.vec[n] = p
 			n++
 		}
 	}
 	if n == 1 {
-		return c.write(c.vec[0]) // write(2) costs less than writev(2) of one piece
+		return c.write(c.mem.vec[0]) // write(2) costs less than writev(2) of one piece
 	}
-	c.bufs = c.vec[:n]
+	if c.severed.Load() {
+		return edge.CauseClientGone
+	}
+	c.mem.bufs = c.mem.vec[:n]
 	c.clock.wait(phaseWrite, after(c.srv.now(), watchAfter))
-	_, err := c.bufs.WriteTo(c.nc)
+	_, err := c.mem.bufs.WriteTo(c.nc)
 	return c.wrote(err)
 }
 

@@ -36,6 +36,8 @@ func unsent() []brokenAnswer {
 		{"surplus after a length", "9112 6.3", length + "2\r\n\r\nhi and more", edge.CauseBadResponse, true},
 		{"a second answer", "9112 6.3", length + "2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL", edge.CauseBadResponse, true},
 		{"a body where there is none", "9110 15.3.5", "HTTP/1.1 204 No Content\r\n\r\nhello", edge.CauseBadResponse, true},
+		{"chunk size", "9112 7.1", chunkedHead + "5\r\nhello\r\nzz\r\n", edge.CauseBadResponse, true},
+		{"surplus after the last chunk", "9112 7.1", chunkedHead + "5\r\nhello\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n", edge.CauseBadResponse, true},
 		{"head and no body", "9112 8", length + "10\r\n\r\n", edge.CauseAborted, false},
 	}
 }
@@ -92,26 +94,31 @@ func TestABrokenAnswerIs502BeforeItsHeadWasSent(t *testing.T) {
 	}
 }
 
-// "… a reset (never a neat ending) after".
+// "… a reset (never a neat ending) after". The app says what is after the | once
+// the client has seen what is before it.
 func TestABrokenAnswerEndsInAResetAfterItsHeadWasSent(t *testing.T) {
 	for _, b := range []brokenAnswer{
-		{"length", "9112 8", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", edge.CauseAborted, false},
-		{"chunked", "9112 8", chunkedHead + "5\r\nhello\r\n", edge.CauseAborted, false},
-		{"within a chunk", "9112 8", chunkedHead + "5\r\nhel", edge.CauseAborted, false},
-		{"no last CRLF", "9112 7.1", chunkedHead + "5\r\nhello\r\n0\r\n", edge.CauseAborted, false},
-		{"chunk size", "9112 7.1", chunkedHead + "5\r\nhello\r\nzz\r\n", edge.CauseAborted, true},
-		{"chunk size with a sign", "9112 7.1", chunkedHead + "5\r\nhello\r\n+0\r\n\r\n", edge.CauseAborted, true},
-		{"bare LF", "9112 7.1", chunkedHead + "5\r\nhello\r\n0\n\n", edge.CauseAborted, true},
-		{"framing in the trailer", "9110 6.5.1", chunkedHead + "5\r\nhello\r\n0\r\nContent-Length: 5\r\n\r\n", edge.CauseAborted, true},
-		{"surplus after the last chunk", "9112 7.1", chunkedHead + "5\r\nhello\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n", edge.CauseAborted, true},
+		{"length", "9112 8", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello|", edge.CauseAborted, false},
+		{"chunked", "9112 8", chunkedHead + "5\r\nhello\r\n|", edge.CauseAborted, false},
+		{"within a chunk", "9112 8", chunkedHead + "5\r\nhel|", edge.CauseAborted, false},
+		{"no last CRLF", "9112 7.1", chunkedHead + "5\r\nhello\r\n0\r\n|", edge.CauseAborted, false},
+		{"chunk size", "9112 7.1", chunkedHead + "5\r\nhello\r\n|zz\r\n", edge.CauseAborted, true},
+		{"chunk size with a sign", "9112 7.1", chunkedHead + "5\r\nhello\r\n|+0\r\n\r\n", edge.CauseAborted, true},
+		{"bare LF", "9112 7.1", chunkedHead + "5\r\nhello\r\n|0\n\n", edge.CauseAborted, true},
+		{"framing in the trailer", "9110 6.5.1", chunkedHead + "5\r\nhello\r\n|0\r\nContent-Length: 5\r\n\r\n", edge.CauseAborted, true},
+		{"surplus after the last chunk", "9112 7.1", chunkedHead + "5\r\nhello\r\n|0\r\n\r\nHTTP/1.1 200 OK\r\n", edge.CauseAborted, true},
 	} {
 		t.Run(b.name+"/"+b.rfc, func(t *testing.T) {
+			good, bad, _ := strings.Cut(b.raw, "|")
+			seen := make(chan struct{})
 			o := newTCPOrigin(t, func(s *stage) {
 				for {
 					if _, ok := s.read(); !ok {
 						return
 					}
-					s.say("%s", b.raw)
+					s.say("%s", good)
+					<-seen
+					s.say("%s", bad)
 					if !b.stays {
 						return
 					}
@@ -122,6 +129,10 @@ func TestABrokenAnswerEndsInAResetAfterItsHeadWasSent(t *testing.T) {
 			for range 2 { // nothing of it is kept
 				c := r.dial()
 				c.get("/")
+				if _, err := c.r.Peek(1); err != nil {
+					t.Fatal(err)
+				}
+				seen <- struct{}{}
 				got, err := io.ReadAll(c.r)
 				if err == nil || isTimeout(err) {
 					t.Fatalf("%q, %v; want a reset", got, err)

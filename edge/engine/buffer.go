@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"net"
 	"sync"
 
 	"github.com/usher-edge/usher/edge/http1"
@@ -24,6 +25,11 @@ type memory struct {
 	res   http1.Response
 	body  http1.Framer
 	fwd   http1.Forward
+
+	try       attempt
+	continued bool // 100 Continue was sent for this request
+	vec       [4][]byte
+	bufs      net.Buffers
 }
 
 func (m *memory) unread() []byte { return m.in[m.r:m.w] }
@@ -78,7 +84,7 @@ func (s *stock) put(m *memory) {
 	}
 	m.req.Reset()
 	m.res.Reset()
-	m.fwd = http1.Forward{}
+	m.fwd, m.try, m.vec, m.bufs = http1.Forward{}, attempt{}, [4][]byte{}, nil
 	s.memories.Put(m)
 }
 

@@ -21,6 +21,7 @@ const (
 	phaseStream              // more of a stream; the client is watched
 	phaseWrite               // the client, to take bytes, not yet for long
 	phaseTake                // the same, for long: how fast it takes them is measured
+	phaseAway                // the first byte of a request, without a goroutine
 )
 
 // A clock is one word that says what a goroutine waits for and until when, so
@@ -76,6 +77,14 @@ func (i interrupt) any() bool  { return i != 0 }
 
 // now reads the clock from outside.
 func (c *clock) now() phase { return phase(c.word.Load() & phaseMask) }
+
+// take ends a phase from outside, unless it has ended or was marked, and says
+// whether it did.
+func (c *clock) take(p phase) bool {
+	w := c.word.Load()
+	return phase(w&phaseMask) == p && w&(lateBit|goneBit) == 0 &&
+		c.word.CompareAndSwap(w, (w+seqOne)&seqMask)
+}
 
 // expire marks the phase late if its deadline has passed, and says which phase
 // that was, or phaseNone.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -23,66 +24,79 @@ const (
 	lingerBytes = 256 << 10
 )
 
-// conn is one client connection. All but the atomics belong to its goroutine.
+// conn is one client connection. All but what is marked belongs to its
+// goroutine. While it is idle for long it has none: see away.go.
 type conn struct {
 	srv  *Server
 	door *door
 	nc   net.Conn
 	raw  syscall.RawConn    // nil: nc is no socket
-	look func(uintptr) bool // readable, kept so that waiting allocates nothing
+	turn func(uintptr) bool // takeTurn, kept so that waiting allocates nothing
 	lane *edge.Request      // nil before the first request
+	mem  *memory            // nil while idle
+	ip   []byte             // of the peer; nil for unix sockets
 
-	mem     *memory // nil while idle
-	clock   clock
-	ip      []byte     // of the peer; nil for unix sockets
+	fd        int    // while the goroutine is in a callback of raw, else noFD
+	idleUntil moment // when an idle connection is closed
+	headUntil moment // when a head must be complete; 0 while there is none
+
 	client  netip.Addr // who the connection is counted for; zero: nobody
 	trusted bool
+	drained bool // the last read left nothing behind, so that more will be told
+	settled bool // it has had a request, and a read after it
+	alone   bool // the next exchange reads from nc, so it cannot be within a callback
+	over    bool // no further request follows
+	away    bool // idle for long: to be left to the watcher
+	keep    bool // another request may follow
+	linger  bool // the client may still be sending
+	broken  bool // aborted
 
-	keep   bool // another request may follow
-	linger bool // the client may still be sending
-	broken bool // aborted
-
-	try       attempt
-	continued bool // 100 Continue was sent for this request
-	vec       [4][]byte
-	bufs      net.Buffers
+	clock clock
 
 	// Read by others than the connection's goroutine.
 	up        atomic.Pointer[upstream.Conn]
 	ending    atomic.Pointer[ending]
-	bodyClock clock         // of the pump
-	waitUntil atomic.Uint64 // moment: the deadline of a wait for the app
-	armed     atomic.Bool   // the watcher knows the connection
-	cutShort  atomic.Bool   // Shutdown's time was up
-	finished  atomic.Bool   // the watcher saw the client close its sending side
-	taken     uint64        // the sweeper's: what the client had taken when it last looked
+	parked    atomic.Pointer[edge.Request] // lane, once it has been parked
+	bodyClock clock                        // of the pump
+	waitUntil atomic.Uint64                // moment: the deadline of a wait for the app
+	armed     atomic.Bool                  // the watcher knows the connection
+	cutShort  atomic.Bool                  // Shutdown's time was up
+	severed   atomic.Bool                  // cut: not a byte more
+	finished  atomic.Bool                  // the watcher saw the client close its sending side
+	taken     uint64                       // the sweeper's: what the client had taken when it last looked
+
+	poking sync.Mutex // held while a wait is marked and poked, so that both are undone together
 }
 
+// noFD is c.fd outside the callbacks of c.raw.
+const noFD = -1
+
 func newConn(s *Server, d *door, nc net.Conn, p peer) *conn {
-	c := &conn{srv: s, door: d, nc: nc, client: p.client, trusted: p.trusted}
-	c.look = c.readable
+	c := &conn{srv: s, door: d, nc: nc, client: p.client, trusted: p.trusted, fd: noFD}
+	c.turn = c.takeTurn
 	if sc, ok := nc.(syscall.Conn); ok {
 		c.raw, _ = sc.SyscallConn() // an error means closed, as the first read will find
 	}
+	c.idleUntil = after(s.now(), d.IdleTimeout)
 	if p.ip.IsValid() {
 		c.ip = p.ip.AppendTo(nil)
 	}
 	return c
 }
 
-// serve is the life of a connection. It ends with the client, with an answer
-// that says close, when a deadline passes, or with Shutdown.
+// serve is the life of a connection as long as it is not idle for long. It ends
+// with the client, with an answer that says close, when a deadline passes, or
+// with Shutdown.
 func (c *conn) serve() {
-	defer c.srv.forget(c)
-	for c.await() && c.readHead() {
-		if c.lane == nil {
-			c.lane = c.srv.opt.Edge.Open(c)
+	for !c.over {
+		c.stretch()
+		if c.alone {
+			c.alone = false
+			c.answer()
 		}
-		c.exchange()
-		if !c.keep {
-			break
+		if !c.over && c.leave() {
+			return // whoever takes it up again goes on
 		}
-		c.rest()
 	}
 	c.close()
 	if c.lane != nil {
@@ -91,96 +105,31 @@ func (c *conn) serve() {
 	if c.mem != nil {
 		c.srv.stock.put(c.mem)
 	}
+	c.srv.forget(c)
+}
+
+// answer answers the request whose head has been read.
+func (c *conn) answer() {
+	if c.lane == nil {
+		c.lane = c.srv.opt.Edge.Open(c)
+	}
+	c.headUntil = 0
+	c.exchange()
+	if !c.keep {
+		c.over = true
+		return
+	}
+	c.rest()
 }
 
 // rest gives the memory back unless the next request has begun to arrive.
 func (c *conn) rest() {
+	c.idleUntil = after(c.srv.now(), c.door.IdleTimeout)
 	if c.mem.r == c.mem.w {
 		c.srv.stock.put(c.mem)
 		c.mem = nil
-	}
-}
-
-// await waits for the first bytes of a request.
-func (c *conn) await() bool {
-	if c.mem != nil {
-		return true
-	}
-	c.clock.wait(phaseIdle, after(c.srv.now(), c.door.IdleTimeout))
-	if c.srv.draining.Load() {
-		return false
-	}
-	err := c.readFirst()
-	return !c.clock.rest().any() && err == nil && c.mem != nil
-}
-
-// readFirst reads into memory that it takes only once there is something to
-// read. It leaves c.mem nil at the end of the client's data.
-func (c *conn) readFirst() error {
-	if c.raw != nil {
-		return c.raw.Read(c.look)
-	}
-	m := c.srv.stock.get()
-	n, err := c.nc.Read(m.in)
-	if n == 0 {
-		c.srv.stock.put(m)
-		return err
-	}
-	m.w, c.mem = n, m
-	return nil
-}
-
-// readable is told that fd may have something to read, and says whether it had.
-func (c *conn) readable(fd uintptr) bool {
-	m := c.srv.stock.get()
-	for {
-		n, err := syscall.Read(int(fd), m.in)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if n > 0 {
-			m.w, c.mem = n, m
-			return true
-		}
-		c.srv.stock.put(m)
-		return !errors.Is(err, syscall.EAGAIN)
-	}
-}
-
-// readHead reads up to the end of a request head. It reports false if there is
-// no request: the client left within it, was too slow, or sent something else,
-// which has been answered.
-func (c *conn) readHead() bool {
-	m := c.mem
-	m.compact()
-	c.clock.wait(phaseHead, after(c.srv.now(), c.door.HeadTimeout))
-	for {
-		n, err := m.req.Parse(m.unread(), &c.srv.opt.Limits)
-		if err != nil {
-			c.clock.rest()
-			c.malformed(err)
-			return false
-		}
-		if n > 0 {
-			m.r += n
-			if !c.clock.rest().any() {
-				return true
-			}
-			c.rejectHead(edge.CauseHeadTimeout)
-			return false
-		}
-		if m.w == len(m.in) {
-			m.grow()
-		}
-		k, err := c.nc.Read(m.in[m.w:])
-		m.w += k
-		if err == nil {
-			continue
-		}
-		if c.clock.rest().late() {
-			c.rejectHead(edge.CauseHeadTimeout)
-		}
-		return false
+	} else {
+		c.mem.compact()
 	}
 }
 
@@ -221,9 +170,9 @@ func (c *conn) sweep(now moment) {
 		c.arm(watchReset)
 	case c.takes(now):
 	default:
-		switch c.clock.expire(now) {
-		case phaseIdle, phaseHead:
-			c.poke()
+		switch c.expire(now) {
+		case phaseAway:
+			c.end()
 		case phaseLong, phaseStream:
 			c.interruptUp()
 		case phaseTake:
@@ -245,7 +194,7 @@ func (c *conn) sweep(now moment) {
 func (c *conn) left(half bool) {
 	c.finished.Store(true)
 	if c.clock.now() == phasePark {
-		c.lane.Abandon()
+		c.parked.Load().Abandon()
 		return
 	}
 	marked := c.clock.mark(goneBit, phaseStream)
@@ -257,19 +206,43 @@ func (c *conn) left(half bool) {
 	}
 }
 
+// expire marks the wait late if it is, and interrupts a read from the client.
+func (c *conn) expire(now moment) phase {
+	c.poking.Lock()
+	defer c.poking.Unlock()
+	p := c.clock.expire(now)
+	if p == phaseIdle || p == phaseHead {
+		c.poke()
+	}
+	return p
+}
+
 // retire is Shutdown's word to the connection: close if idle, end a stream.
 func (c *conn) retire() {
+	if c.clock.take(phaseAway) {
+		c.end()
+		return
+	}
+	c.poking.Lock()
 	if c.clock.mark(lateBit, phaseIdle) {
 		c.poke()
 	}
+	c.poking.Unlock()
 	if e := c.ending.Load(); e != nil {
 		e.ask()
 	}
 }
 
-// Cut breaks the connection off: a reset, never a neat ending.
+// Cut breaks the connection off: a reset, never a neat ending. Closing waits for
+// the goroutine that reads, so another one does that.
 func (c *conn) Cut() {
-	reset(c.nc)
+	c.severed.Store(true)
+	if c.srv.holds(c) {
+		go func() {
+			defer c.srv.goroutines.Done()
+			reset(c.nc)
+		}()
+	}
 	c.interruptUp()
 }
 
@@ -284,34 +257,33 @@ func (c *conn) poke() {
 	_ = c.nc.SetReadDeadline(past()) // fails only if closed
 }
 
-// arm lets the watcher look for the client's leaving. Without a socket, or if
-// the watcher is full, a client that left is noticed when it is written to.
-func (c *conn) arm(events uint32) {
+// arm lets the watcher look at the client. Without a socket, or if the watcher
+// is full, a client that left is noticed when it is written to.
+func (c *conn) arm(events uint32) bool {
 	if c.raw == nil {
-		return
+		return false
 	}
 	c.armed.Store(true)
-	if err := c.srv.watcher.arm(c.raw, events, c.left); err != nil && !errors.Is(err, net.ErrClosed) {
+	err := c.srv.watcher.arm(c, events)
+	if err != nil && !errors.Is(err, net.ErrClosed) {
 		c.srv.opt.Warn(err.Error())
 	}
+	return err == nil
 }
 
-// abort ends the connection so that the client cannot take what it got for the
-// whole.
-func (c *conn) abort() {
-	c.keep, c.broken = false, true
-	c.disarm()
-	reset(c.nc)
-}
+// abort ends the connection, as soon as the goroutine has left the callback,
+// so that the client cannot take what it got for the whole.
+func (c *conn) abort() { c.keep, c.broken = false, true }
 
 func (c *conn) close() {
-	if c.broken {
-		return
-	}
-	if c.linger || c.mem != nil && c.mem.r < c.mem.w {
+	if !c.broken && (c.linger || c.mem != nil && c.mem.r < c.mem.w) {
 		c.drain()
 	}
 	c.disarm()
+	if c.broken {
+		reset(c.nc)
+		return
+	}
 	_ = c.nc.Close() // nothing is left to say
 }
 
@@ -327,7 +299,7 @@ func (c *conn) drain() {
 
 func (c *conn) disarm() {
 	if c.armed.Load() {
-		c.srv.watcher.forget(c.raw)
+		c.srv.watcher.forget(c)
 	}
 }
 

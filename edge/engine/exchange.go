@@ -11,7 +11,7 @@ import (
 // exchange answers one request, whose head has been read, and sets c.keep.
 func (c *conn) exchange() {
 	c.begin(time.Now())
-	c.keep, c.linger, c.continued = c.mem.req.KeepAlive, false, false
+	c.keep, c.linger, c.mem.continued = c.mem.req.KeepAlive, false, false
 	switch {
 	case c.mem.req.Loops(c.viaName()):
 		c.refuse(edge.CauseLoop)
@@ -46,6 +46,7 @@ func (c *conn) step() (again bool) {
 
 // park waits in the app's lot while the watcher looks at the client.
 func (c *conn) park() edge.Cause {
+	c.parked.Store(c.lane)
 	c.clock.wait(phasePark, 0)
 	c.arm(watchFin)
 	cause := c.lane.Park(c.srv.park)

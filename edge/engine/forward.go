@@ -32,28 +32,12 @@ var errBadBody = errors.New("engine: malformed request body")
 // forward tries the request at t, into which it is counted. It reports whether
 // it should be decided about again; otherwise it is finished.
 func (c *conn) forward(t *edge.Target) (again bool) {
-	c.try = attempt{target: t}
-	up, err := t.Pool().Get(c.srv.work, c.mem.req.IsIdempotent())
-	if err != nil {
-		return c.fail(err, 0)
-	}
-	c.try.up = up
-	c.up.Store(up)
-	more, err := c.send(up)
-	if err != nil && up.Wrote() == 0 {
-		return c.fail(err, 0) // whatever kept it back, there will be no answer
-	}
-	if more && err == nil {
-		c.startPump()
-	}
-	// A write may fail because the app has answered already and closed: its
-	// answer is read all the same.
-	was, err := c.readHeads(up)
+	up, was, err := c.ask(t)
 	if err != nil || was.any() {
 		return c.fail(err, was)
 	}
-	c.mem.r += c.try.prefix // no other try will ask for it
-	c.try.prefix = 0
+	c.mem.r += c.mem.try.prefix // no other try will ask for it
+	c.mem.try.prefix = 0
 	if c.mem.res.Status == 101 {
 		c.tunnel(up)
 		return false
@@ -62,9 +46,56 @@ func (c *conn) forward(t *edge.Target) (again bool) {
 	return false
 }
 
-// send writes the head and as much of the body as is here. more says that there
-// is body left to move.
-func (c *conn) send(up *upstream.Conn) (more bool, err error) {
+// ask sends the request and reads up to the final head of the answer. A
+// connection from the pool that has gone stale is no try: another one is taken.
+func (c *conn) ask(t *edge.Target) (*upstream.Conn, interrupt, error) {
+	for {
+		c.mem.try = attempt{target: t}
+		up, err := t.Pool().Get(c.srv.work, c.mem.req.IsIdempotent())
+		if err != nil {
+			return nil, 0, err
+		}
+		c.mem.try.up = up
+		c.up.Store(up)
+		was, err := c.askOn(up)
+		if !upstream.Stale(err) || was.any() {
+			return up, was, err
+		}
+		c.discard(up)
+	}
+}
+
+// askOn is ask on one connection.
+func (c *conn) askOn(up *upstream.Conn) (interrupt, error) {
+	more, err := c.build()
+	if err != nil {
+		return 0, err
+	}
+	if !more {
+		c.waitForApp()
+		err := up.Ask(c.mem.out, &c.mem.res, c.mem.req.Method)
+		if was := c.clock.rest(); err != nil || was.any() {
+			return was, err
+		}
+		return c.readHeads(up)
+	}
+	if _, err = up.Write(c.mem.out); upstream.Undelivered(err) {
+		return 0, err
+	}
+	if err == nil {
+		c.startPump()
+	}
+	// A write may fail because the app has answered already and closed: its
+	// answer is read all the same.
+	if was, err := c.readHead(up); err != nil || was.any() {
+		return was, err
+	}
+	return c.readHeads(up)
+}
+
+// build puts the head, and as much of the body as is here, into m.out. more says
+// that there is body left to move.
+func (c *conn) build() (more bool, err error) {
 	m := c.mem
 	cfg := c.lane.Config()
 	m.fwd = http1.Forward{
@@ -72,26 +103,25 @@ func (c *conn) send(up *upstream.Conn) (more bool, err error) {
 		Via: c.viaName(), Trusted: c.trusted, Trailers: cfg.KeepTrailers,
 	}
 	m.out = http1.AppendRequest(m.out[:0], &m.req, &m.fwd)
-	done := m.req.Length == 0
-	if !done {
+	if m.req.Length != 0 {
 		m.body.Reset(m.req.Length)
-		if done, err = c.appendPrefix(cfg); err != nil {
+		done, err := c.appendPrefix(cfg)
+		if err != nil {
 			return false, err
 		}
+		more = !done
 	}
 	if c.lane.Cached() != edge.CacheOff {
-		c.try.sent = time.Now()
+		m.try.sent = time.Now()
 	}
-	_, err = up.Write(m.out)
-	up.Sent = done && err == nil
-	return !done, err
+	return more, nil
 }
 
 // appendPrefix puts the part of the body that is in the buffer behind the head.
 // It uses up nothing: should the try deliver nothing, the next one finds it
 // again.
 func (c *conn) appendPrefix(cfg *edge.AppConfig) (done bool, err error) {
-	m, x := c.mem, &c.try
+	m, x := c.mem, &c.mem.try
 	chunked := m.req.Length == http1.Chunked
 	for !done {
 		var data []byte
@@ -128,16 +158,11 @@ func (c *conn) requestTrailer(cfg *edge.AppConfig) []http1.Field {
 	return nil
 }
 
-// readHeads reads up to the final head, or the 101 that was asked for, and
-// passes on what comes before it.
+// readHeads takes in heads, of which one has been read, up to the final one, or
+// the 101 that was asked for, and passes on what comes before it.
 func (c *conn) readHeads(up *upstream.Conn) (interrupt, error) {
 	m := c.mem
 	for {
-		c.waitForApp()
-		err := up.ReadHead(&m.res, m.req.Method, time.Time{})
-		if was := c.clock.rest(); err != nil || was.any() {
-			return was, err
-		}
 		switch {
 		case m.res.Status >= 200:
 			return 0, nil
@@ -146,12 +171,21 @@ func (c *conn) readHeads(up *upstream.Conn) (interrupt, error) {
 				return 0, errBadSwitch
 			}
 			return 0, nil
-		default:
-			if err := c.interim(); err != nil {
-				return 0, err
-			}
+		}
+		if err := c.interim(); err != nil {
+			return 0, err
+		}
+		if was, err := c.readHead(up); err != nil || was.any() {
+			return was, err
 		}
 	}
+}
+
+// readHead reads one head.
+func (c *conn) readHead(up *upstream.Conn) (interrupt, error) {
+	c.waitForApp()
+	err := up.ReadHead(&c.mem.res, c.mem.req.Method, time.Time{})
+	return c.clock.rest(), err
 }
 
 // errBadSwitch is a 101 that nobody asked for.
@@ -161,7 +195,7 @@ var errBadSwitch = &http1.Error{Status: 502, Reason: "app switches to a protocol
 // its time does not run: the pump starts it.
 func (c *conn) waitForApp() {
 	now, limit := c.srv.now(), c.lane.Config().FirstByteTimeout
-	until, p := after(now, limit), c.try.pump
+	until, p := after(now, limit), c.mem.try.pump
 	if p != nil {
 		until = 0
 	}
@@ -179,7 +213,7 @@ func (c *conn) waitForApp() {
 // interim passes a 1xx on. Any of them tells that the app is at work, so that a
 // client which waits for 100 Continue gets it first.
 func (c *conn) interim() error {
-	m, p := c.mem, c.try.pump
+	m, p := c.mem, c.mem.try.pump
 	if p != nil && !p.invite() {
 		return errClientGone
 	}
@@ -202,7 +236,7 @@ var errTooLarge = errors.New("engine: request body is too large")
 // fail ends a try that has no head to show. It reports whether the request may
 // be tried again; otherwise it has been answered.
 func (c *conn) fail(err error, was interrupt) (again bool) {
-	x := &c.try
+	x := &c.mem.try
 	if was.any() {
 		c.keep = false // whoever interrupted may not be done with it
 	}
@@ -232,7 +266,7 @@ func (c *conn) fail(err error, was interrupt) (again bool) {
 // say so.
 func (c *conn) again(cause edge.Cause) bool {
 	if !c.lane.Retry() {
-		c.finish(edge.Result{Ending: edge.Failed, Cause: cause, BytesIn: c.try.bytesIn})
+		c.finish(edge.Result{Ending: edge.Failed, Cause: cause, BytesIn: c.mem.try.bytesIn})
 		c.abort()
 		return false
 	}
@@ -272,5 +306,5 @@ func causeOf(err error, was interrupt, connected bool) edge.Cause {
 // discard closes a connection to the app.
 func (c *conn) discard(up *upstream.Conn) {
 	c.up.Store(nil)
-	c.try.target.Pool().Discard(up)
+	c.mem.try.target.Pool().Discard(up)
 }

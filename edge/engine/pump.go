@@ -44,14 +44,14 @@ type pump struct {
 }
 
 func (c *conn) startPump() {
-	x := &c.try
+	x := &c.mem.try
 	c.mem.r += x.prefix
 	x.prefix = 0
 	p := &pump{
 		c: c, up: x.up, cfg: c.lane.Config(),
 		stop: make(chan struct{}), invited: make(chan struct{}), finished: make(chan struct{}),
 	}
-	if !c.mem.req.Expect || c.continued || x.bytesIn > 0 {
+	if !c.mem.req.Expect || c.mem.continued || x.bytesIn > 0 {
 		p.turn.Store(turnInvited)
 		close(p.invited)
 	}
@@ -130,7 +130,7 @@ func (p *pump) invite() bool {
 		return true
 	}
 	c := p.c
-	c.continued = true
+	c.mem.continued = true
 	c.bodyClock.wait(phaseWrite, after(c.srv.now(), c.door.WriteTimeout))
 	_, err := c.nc.Write(c.srv.text.goOn)
 	late := c.bodyClock.rest().late()
@@ -165,7 +165,7 @@ func (p *pump) move(buf []byte) edge.Cause {
 			}
 			used += k
 			p.taken += int64(len(data))
-			if p.cfg.MaxBody > 0 && p.taken+c.try.bytesIn > p.cfg.MaxBody {
+			if p.cfg.MaxBody > 0 && p.taken+c.mem.try.bytesIn > p.cfg.MaxBody {
 				return edge.CauseBodyTooLarge
 			}
 			if done {
@@ -188,7 +188,7 @@ func (p *pump) move(buf []byte) edge.Cause {
 func (p *pump) read(buf []byte) (int, edge.Cause) {
 	c := p.c
 	if length := c.mem.req.Length; length >= 0 {
-		if left := length - c.try.bytesIn - p.taken; left < int64(len(buf)) {
+		if left := length - c.mem.try.bytesIn - p.taken; left < int64(len(buf)) {
 			buf = buf[:left]
 		}
 	}
@@ -233,7 +233,7 @@ func (p *pump) write(data []byte, done bool) bool {
 // stopPump ends the pump if there is one, and says what was wrong with the body.
 // If it had not come to its end, the connection can carry no other request.
 func (c *conn) stopPump() edge.Cause {
-	x := &c.try
+	x := &c.mem.try
 	p := x.pump
 	if p == nil {
 		return edge.CauseNone

@@ -16,7 +16,7 @@ const smallPiece = 4 << 10
 
 // relay sends the app's final answer on and finishes the request.
 func (c *conn) relay(up *upstream.Conn) {
-	m, x := c.mem, &c.try
+	m, x := c.mem, &c.mem.try
 	if p := x.pump; p != nil && !p.whole.Load() {
 		c.keep = false // the app answers before it has the body
 	}
@@ -69,7 +69,7 @@ func (c *conn) store() edge.Fill {
 	m.out = append(m.out, c.lane.Lines()...)
 	return c.lane.Stored(&edge.CacheAnswer{
 		Status: m.res.Status, Header: &m.res, Fields: m.out, Length: max(m.res.Length, -1),
-	}, c.try.sent)
+	}, c.mem.try.sent)
 }
 
 // isEventStream says whether the answer is one that ends only with its reader
@@ -94,11 +94,22 @@ func (c *conn) relayBody(up *upstream.Conn, chunked bool) edge.Cause {
 	}
 }
 
-// readBody reads the next piece. A head that waits in m.out goes out before it,
-// unless the body has a length: then it is in most cases here already, and head
-// and body go out in one piece.
+// headGrace is how long the head of an answer waits for the beginning of its
+// body, where there must be one: an app that dies in between can still be told
+// from one that answers.
+const headGrace = 100 * time.Millisecond
+
+// readBody reads the next piece. A head that waits in m.out goes out with the
+// body if some of it is here already, or comes at once, and otherwise before it.
 func (c *conn) readBody(up *upstream.Conn) (data []byte, done bool, was interrupt, err error) {
-	if len(c.mem.out) > 0 && c.mem.res.Length < 0 {
+	data, done, err = up.Piece()
+	if c.unsent() && len(data) == 0 && !done && err == nil && c.mem.res.Length > 0 {
+		data, done, err = up.ReadBodySoon(headGrace)
+	}
+	if len(data) > 0 || done || err != nil {
+		return data, done, 0, err
+	}
+	if c.unsent() {
 		if cause := c.flush(); cause != edge.CauseNone {
 			return nil, false, interrupt(goneBit), nil
 		}
@@ -134,7 +145,7 @@ func (c *conn) unsent() bool { return len(c.mem.out) > 0 }
 
 // passOn sends one piece of body, together with what is in m.out.
 func (c *conn) passOn(up *upstream.Conn, data []byte, done, chunked bool) edge.Cause {
-	m, x := c.mem, &c.try
+	m, x := c.mem, &c.mem.try
 	if x.fill != nil && len(data) > 0 {
 		_, _ = x.fill.Write(data) // a fill that has had enough is not committed
 	}
@@ -164,7 +175,7 @@ func (c *conn) passOn(up *upstream.Conn, data []byte, done, chunked bool) edge.C
 // says. The core is told before the app's connection is given back: until then
 // the request can be cut.
 func (c *conn) endRelay(up *upstream.Conn, cause edge.Cause) {
-	x := &c.try
+	x := &c.mem.try
 	pumped := c.stopPump()
 	if cause == edge.CauseAborted && pumped != edge.CauseNone {
 		cause = pumped // the answer broke off because the request did
@@ -193,7 +204,7 @@ func (c *conn) endRelay(up *upstream.Conn, cause edge.Cause) {
 
 // result is how the request ended, given what kept its answer from being whole.
 func (c *conn) result(cause edge.Cause) edge.Result {
-	x := &c.try
+	x := &c.mem.try
 	res := edge.Result{Ending: edge.Served, Cause: cause, Status: x.status, BytesIn: x.bytesIn, BytesOut: x.bytesOut}
 	if x.pump != nil {
 		res.BytesIn += x.pump.taken

@@ -103,6 +103,17 @@ func (s *Server) forget(c *conn) {
 	s.goroutines.Done()
 }
 
+// holds counts in a goroutine that acts on c from outside, unless c is forgotten.
+func (s *Server) holds(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, here := s.conns[c]
+	if here {
+		s.goroutines.Add(1)
+	}
+	return here
+}
+
 // Connections is how many clients are connected.
 func (s *Server) Connections() int {
 	s.mu.Lock()

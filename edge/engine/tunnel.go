@@ -40,7 +40,7 @@ type tunnel struct {
 
 // tunnel answers with the app's 101 and runs the tunnel to its end.
 func (c *conn) tunnel(up *upstream.Conn) {
-	m, x := c.mem, &c.try
+	m, x := c.mem, &c.mem.try
 	x.status = 101
 	c.keep = false
 	c.appendExtra()

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// watcher tells when clients leave while nobody reads from them: one epoll
-// instance and one goroutine for all connections that are parked or wait long.
+// watcher looks at connections that nobody reads from: one epoll instance and
+// one goroutine for all that are idle, parked or wait long for their app. It
+// tells when a client leaves, and when an idle one sends its next request.
 //
 // Closing a connection takes it out of the epoll set by itself; forget makes
 // sure that a late event does not reach the next owner of its number.
@@ -27,13 +27,14 @@ type watcher struct {
 // watch is one armed connection. seq tells apart two that had one number.
 type watch struct {
 	seq  int32
-	left func(half bool)
+	conn *conn
 }
 
 // What a watch looks for. A reset is always looked for.
 const (
 	watchReset = uint32(unix.EPOLLONESHOT)
 	watchFin   = uint32(unix.EPOLLONESHOT | unix.EPOLLRDHUP)
+	watchRead  = uint32(unix.EPOLLONESHOT | unix.EPOLLRDHUP | unix.EPOLLIN)
 )
 
 func newWatcher() (*watcher, error) {
@@ -66,20 +67,20 @@ func (w *watcher) close() {
 	unix.Close(w.wake)
 }
 
-// arm calls left once, from the watcher's goroutine, when the client leaves;
-// half says that it only closed its sending side, which it is asked for with
-// watchFin. Arming again replaces what was armed.
-func (w *watcher) arm(rc syscall.RawConn, events uint32, left func(half bool)) error {
+// arm calls c.event once, from the watcher's goroutine, when there is what events
+// ask for; half says that the client is not gone altogether. Arming again replaces
+// what was armed.
+func (w *watcher) arm(c *conn, events uint32) error {
 	var failed error
-	err := rc.Control(func(fd uintptr) { failed = w.add(int32(fd), events, left) })
+	err := c.raw.Control(func(fd uintptr) { failed = w.add(int32(fd), events, c) })
 	return errors.Join(err, failed)
 }
 
-func (w *watcher) add(fd int32, events uint32, left func(half bool)) error {
+func (w *watcher) add(fd int32, events uint32, c *conn) error {
 	w.mu.Lock()
 	w.seq++
 	_, again := w.armed[fd]
-	w.armed[fd] = watch{seq: w.seq, left: left}
+	w.armed[fd] = watch{seq: w.seq, conn: c}
 	ev := unix.EpollEvent{Events: events, Fd: fd, Pad: w.seq}
 	w.mu.Unlock()
 	op := unix.EPOLL_CTL_ADD
@@ -99,8 +100,8 @@ func (w *watcher) add(fd int32, events uint32, left func(half bool)) error {
 }
 
 // forget must be called before an armed connection is closed.
-func (w *watcher) forget(rc syscall.RawConn) {
-	_ = rc.Control(func(fd uintptr) { // an error means that it is closed already
+func (w *watcher) forget(c *conn) {
+	_ = c.raw.Control(func(fd uintptr) { // an error means that it is closed already
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(w.armed, int32(fd))
@@ -122,20 +123,20 @@ func (w *watcher) run() {
 			if int(ev.Fd) == w.wake {
 				return
 			}
-			if left := w.claim(ev.Fd, ev.Pad); left != nil {
-				left(ev.Events&(unix.EPOLLHUP|unix.EPOLLERR) == 0)
+			if c := w.claim(ev.Fd, ev.Pad); c != nil {
+				c.event(ev.Events&(unix.EPOLLHUP|unix.EPOLLERR) == 0)
 			}
 		}
 	}
 }
 
-// claim returns what to call for an event, nil if it is for an earlier owner of
+// claim returns whom to tell of an event, nil if it is for an earlier owner of
 // the descriptor number.
-func (w *watcher) claim(fd, seq int32) func(half bool) {
+func (w *watcher) claim(fd, seq int32) *conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if a, ok := w.armed[fd]; ok && a.seq == seq {
-		return a.left
+		return a.conn
 	}
 	return nil
 }

@@ -27,8 +27,11 @@ type Conn struct {
 	peek func(fd uintptr)
 
 	seen   sight
-	peeked byte
+	peeked [1]byte
 	looked bool // since it was handed out, before a byte was written
+
+	asked question
+	ask   func(fd uintptr) bool // answers asked, kept so that it allocates nothing
 
 	wrote       atomic.Int64
 	started     atomic.Bool // a write was begun
@@ -50,7 +53,7 @@ type Conn struct {
 
 func newConn(p *Pool, nc net.Conn) *Conn {
 	c := &Conn{pool: p, net: nc}
-	c.peek = c.peekAt
+	c.peek, c.ask = c.peekAt, c.askOn
 	if s, ok := nc.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
 			c.raw = raw
@@ -62,7 +65,7 @@ func newConn(p *Pool, nc net.Conn) *Conn {
 // reuse makes an idle connection ready for the next request.
 func (c *Conn) reuse() {
 	c.Reused, c.Sent = true, false
-	c.looked = true
+	c.looked = false
 	c.wrote.Store(0)
 	c.started.Store(false)
 	c.responded, c.final, c.keep = false, false, false
@@ -74,8 +77,8 @@ func (c *Conn) clean() bool {
 		!c.broken.Load() && !c.interrupted.Load()
 }
 
-// Write sends bytes of the request. Before the first byte on a new connection
-// it looks whether the app has closed or spoken already.
+// Write sends bytes of the request. Before the first byte it looks whether the
+// app has closed or spoken already.
 func (c *Conn) Write(b []byte) (int, error) {
 	if err := c.begin(); err != nil {
 		return 0, err
@@ -113,13 +116,23 @@ func (c *Conn) begin() error {
 		return nil
 	}
 	c.looked = true
-	switch c.look() {
+	seen := c.look()
+	if c.Reused {
+		c.pool.found(c, seen == quiet)
+	}
+	switch seen {
 	case closed:
-		return c.writeFailed(errPeerClosed)
+		return c.lookFailed(errPeerClosed)
 	case talking:
-		return c.writeFailed(errPeerSpoke)
+		return c.lookFailed(errPeerSpoke)
 	}
 	return nil
+}
+
+// lookFailed is a connection that was no good from the start.
+func (c *Conn) lookFailed(err error) error {
+	c.broken.Store(true)
+	return &Error{Op: "write", Err: err, undelivered: true, stale: c.Reused}
 }
 
 func (c *Conn) writeFailed(err error) error {
@@ -194,16 +207,8 @@ func (c *Conn) headFailed(err error) error {
 // error, never done.
 func (c *Conn) ReadBody(deadline time.Time) (data []byte, done bool, err error) {
 	for {
-		data, n, done, err := c.framer.Next(c.unread())
-		if err != nil {
-			return nil, false, c.bodyFailed(err)
-		}
-		c.r += n
-		if done && c.r < c.w {
-			return nil, false, c.bodyFailed(errSurplus)
-		}
-		if len(data) > 0 || done {
-			return data, done, nil
+		if data, done, err = c.Piece(); len(data) > 0 || done || err != nil {
+			return data, done, err
 		}
 		c.setReadDeadline(deadline)
 		if err := c.fill(); err != nil {
@@ -213,6 +218,36 @@ func (c *Conn) ReadBody(deadline time.Time) (data []byte, done bool, err error) 
 			return nil, false, c.bodyFailed(err)
 		}
 	}
+}
+
+// ReadBodySoon is ReadBody for no longer than that; nothing at all means that
+// nothing has come.
+func (c *Conn) ReadBodySoon(limit time.Duration) (data []byte, done bool, err error) {
+	c.setReadDeadline(time.Now().Add(limit))
+	err = c.fill()
+	c.setReadDeadline(time.Time{})
+	switch {
+	case err == nil:
+		return c.Piece()
+	case Timeout(err) && !c.interrupted.Load():
+		return nil, false, nil
+	default:
+		return nil, false, c.bodyFailed(err)
+	}
+}
+
+// Piece is ReadBody as far as that reads nothing: what is here already, or
+// nothing at all.
+func (c *Conn) Piece() (data []byte, done bool, err error) {
+	data, n, done, err := c.framer.Next(c.unread())
+	if err != nil {
+		return nil, false, c.bodyFailed(err)
+	}
+	c.r += n
+	if done && c.r < c.w {
+		return nil, false, c.bodyFailed(errSurplus)
+	}
+	return data, done, nil
 }
 
 func (c *Conn) bodyFailed(err error) error {
@@ -301,6 +336,15 @@ func (c *Conn) unread() []byte {
 
 // fill reads once, behind the bytes that are still unread.
 func (c *Conn) fill() error {
+	n, err := c.net.Read(c.room())
+	if n == 0 && err == nil {
+		err = io.ErrNoProgress
+	}
+	return c.took(n, err)
+}
+
+// room is where the next read goes.
+func (c *Conn) room() []byte {
 	if c.buffer == nil {
 		c.buffer = c.pool.opt.Buffers.get()
 	}
@@ -312,14 +356,18 @@ func (c *Conn) fill() error {
 		c.w = copy(buf, buf[c.r:])
 		c.r = 0
 	}
-	n, err := c.net.Read(buf[c.w:])
+	return buf[c.w:]
+}
+
+// took counts in what a read has put into room.
+func (c *Conn) took(n int, err error) error {
 	if n > 0 {
 		c.w += n
 		c.responded = true
 		return nil
 	}
 	if err == nil {
-		err = io.ErrNoProgress
+		err = io.EOF
 	}
 	return err
 }

@@ -37,6 +37,7 @@ type Error struct {
 	Err error
 
 	undelivered bool
+	stale       bool
 }
 
 func (e *Error) Error() string { return "upstream " + e.Op + ": " + e.Err.Error() }
@@ -46,8 +47,22 @@ func (e *Error) Unwrap() error { return e.Err }
 // been processed: connecting failed, or not one byte was accepted, or the
 // peer had closed before the first write.
 func Undelivered(err error) bool {
+	if err == nil {
+		return false
+	}
 	var e *Error
 	return errors.As(err, &e) && e.undelivered
+}
+
+// Stale reports whether err says that a connection from the pool had ended, or
+// been spoken on, before anything was sent: take another one. That is no try of
+// the request.
+func Stale(err error) bool {
+	if err == nil {
+		return false // without an allocation
+	}
+	var e *Error
+	return errors.As(err, &e) && e.stale
 }
 
 // Reset reports whether the app closed or reset the connection, at whatever

@@ -166,23 +166,27 @@ func request(method, path, body string) []byte {
 	return []byte(head + "\r\n" + body)
 }
 
-// get takes a connection or fails the test.
+// get takes a connection that is not stale, or fails the test.
 func get(t testing.TB, p *Pool, idempotent bool) *Conn {
 	t.Helper()
-	c, err := p.Get(context.Background(), idempotent)
-	if err != nil {
-		t.Fatal(err)
+	for {
+		c, err := p.Get(context.Background(), idempotent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.Reused || !Stale(c.begin()) {
+			return c
+		}
+		p.Discard(c)
 	}
-	return c
 }
 
 // converse runs one exchange on c up to the end of the body.
 func converse(c *Conn, method, path, body string) (string, error) {
-	if _, err := c.Write(request(method, path, body)); err != nil {
+	var res http1.Response
+	if err := c.Ask(request(method, path, body), &res, []byte(method)); err != nil {
 		return "", err
 	}
-	c.Sent = true
-	var res http1.Response
 	deadline := time.Now().Add(5 * time.Second)
 	for res.Status < 200 {
 		if err := c.ReadHead(&res, []byte(method), deadline); err != nil {
@@ -215,6 +219,9 @@ func try(p *Pool, method, path, body string) (string, Evidence) {
 	if answer, q.Err = converse(c, method, path, body); q.Err != nil {
 		q.Responded = c.Responded()
 		p.Discard(c)
+		if Stale(q.Err) {
+			return try(p, method, path, body)
+		}
 		return "", q
 	}
 	p.Put(c)

@@ -1,9 +1,9 @@
 package upstream
 
 import (
-	"unsafe"
+	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/usher-edge/usher/edge/rawio"
 )
 
 // sight is what a look at a socket shows.
@@ -30,19 +30,13 @@ func (c *Conn) look() sight {
 // peekAt is the callback of look, kept in c.peek so that looking allocates
 // nothing.
 func (c *Conn) peekAt(fd uintptr) {
-	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&c.peeked)), 1,
-			unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
-		switch {
-		case errno == unix.EINTR:
-			continue
-		case errno == unix.EAGAIN:
-			c.seen = quiet
-		case errno != 0 || n == 0:
-			c.seen = closed
-		default:
-			c.seen = talking
-		}
-		return
+	n, err := rawio.Peek(fd, &c.peeked)
+	switch {
+	case err == syscall.EAGAIN:
+		c.seen = quiet
+	case err != nil || n == 0:
+		c.seen = closed
+	default:
+		c.seen = talking
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/usher-edge/usher/edge/http1"
@@ -70,8 +71,9 @@ type Pool struct {
 	// reuse is how long a connection may have been idle to carry a request that
 	// must not run twice: at most maxReuse, half of the app's own hint, and half
 	// of the age at which connections were found closed.
-	reuse   time.Duration
-	reuseAt time.Time // when it was last lowered or doubled
+	reuse    time.Duration
+	reuseAt  time.Time   // when it was last lowered or doubled
+	trusting atomic.Bool // reuse is maxReuse; read without mu
 
 	sweeper *time.Timer
 	armed   bool
@@ -82,25 +84,27 @@ type Pool struct {
 
 // NewPool makes a pool. It dials nothing and needs no Close while it is empty.
 func NewPool(o Options) *Pool {
-	return &Pool{opt: o.withDefaults(), open: make(map[*Conn]struct{}), reuse: maxReuse}
+	p := &Pool{opt: o.withDefaults(), open: make(map[*Conn]struct{})}
+	p.bound(maxReuse)
+	return p
 }
 
-// Get returns an idle connection that is still alive, newest first, or dials.
-// idempotent says that the request may run twice. An error is an *Error.
+// Get returns an idle connection, newest first, or dials. idempotent says that
+// the request may run twice. An error is an *Error.
+//
+// The connection may have ended while it was idle. The first write looks, and
+// fails with a Stale error: discard it and get another one.
 func (p *Pool) Get(ctx context.Context, idempotent bool) (*Conn, error) {
-	for {
-		c, tooOld, err := p.take(idempotent)
-		p.dismiss(tooOld)
-		if err != nil {
-			return nil, &Error{Op: "dial", Err: err, undelivered: true}
-		}
-		if c == nil {
-			return p.dial(ctx)
-		}
-		if p.fit(c) {
-			return c, nil
-		}
+	c, tooOld, err := p.take(idempotent)
+	p.dismiss(tooOld)
+	switch {
+	case err != nil:
+		return nil, &Error{Op: "dial", Err: err, undelivered: true}
+	case c == nil:
+		return p.dial(ctx)
 	}
+	c.reuse()
+	return c, nil
 }
 
 // take picks an idle connection, or reserves the right to dial. If there are
@@ -147,23 +151,28 @@ func (p *Pool) dismiss(c *Conn) {
 	}
 }
 
-// fit looks at a connection from the pool. If it is dead, or has something to
-// say that nobody asked for, it is closed.
-func (p *Pool) fit(c *Conn) bool {
-	if p.judge(c) {
-		c.reuse()
-		return true
+// found is told what the look before the first write on a reused connection
+// showed. Discard learns from a death.
+func (p *Pool) found(c *Conn, alive bool) {
+	if alive && p.trusting.Load() {
+		return // nothing to learn
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if alive {
+		p.learn(c.idleFor, true)
+		return
+	}
+	p.stale++
 	p.reused--
-	p.mu.Unlock()
-	p.Discard(c)
-	return false
 }
 
 // judge looks at an idle connection and learns from what it sees.
 func (p *Pool) judge(c *Conn) (alive bool) {
 	alive = c.look() == quiet
+	if alive && p.trusting.Load() {
+		return true
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.learn(c.idleFor, alive)
@@ -178,7 +187,8 @@ func (p *Pool) judge(c *Conn) (alive bool) {
 // other follows the bound is doubled each minute. p.mu is held.
 func (p *Pool) learn(age time.Duration, alive bool) {
 	if !alive {
-		p.reuse, p.reuseAt = min(p.reuse, age/2), time.Now()
+		p.bound(min(p.reuse, age/2))
+		p.reuseAt = time.Now()
 		return
 	}
 	if p.reuse == maxReuse {
@@ -187,7 +197,13 @@ func (p *Pool) learn(age time.Duration, alive bool) {
 	if now := time.Now(); now.Sub(p.reuseAt) > time.Minute {
 		p.reuse, p.reuseAt = max(2*p.reuse, time.Millisecond), now
 	}
-	p.reuse = min(maxReuse, max(p.reuse, age/2))
+	p.bound(min(maxReuse, max(p.reuse, age/2)))
+}
+
+// bound sets reuse. p.mu is held.
+func (p *Pool) bound(d time.Duration) {
+	p.reuse = d
+	p.trusting.Store(d == maxReuse)
 }
 
 // hint takes in the idle timeout that the app announces.
@@ -196,7 +212,7 @@ func (p *Pool) hint(timeout time.Duration) {
 		return
 	}
 	p.mu.Lock()
-	p.reuse = min(p.reuse, timeout/2)
+	p.bound(min(p.reuse, timeout/2))
 	p.mu.Unlock()
 }
 

@@ -27,8 +27,9 @@ func rooms() []room {
 		{"edge", []string{"edge/clients", "edge/http1", "edge/upstream"}, "the core of the edge decides and moves no bytes: engines stand before it, and other rooms come through its interfaces"},
 		{"edge/clients", nil, "it counts, and knows nothing of what is counted"},
 		{"edge/http1", nil, "a parser has no business with anything but bytes"},
-		{"edge/upstream", []string{"edge/http1"}, "it keeps connections to one app; policy is the edge's"},
-		{"edge/engine", []string{"edge", "edge/clients", "edge/http1", "edge/upstream"}, "an engine moves bytes for the edge's core; other rooms come through the core's interfaces"},
+		{"edge/rawio", nil, "a leaf: system calls on sockets that others own"},
+		{"edge/upstream", []string{"edge/http1", "edge/rawio"}, "it keeps connections to one app; policy is the edge's"},
+		{"edge/engine", []string{"edge", "edge/clients", "edge/http1", "edge/rawio", "edge/upstream"}, "an engine moves bytes for the edge's core; other rooms come through the core's interfaces"},
 		{"admin/...", []string{"admin/..."}, "the admin API declares what it needs of a control plane, so that it can be tested and changed without one"},
 		{"bench/...", []string{"bench/..."}, "the load tool measures from outside, over HTTP, and must run against any peer"},
 		{"examples/...", nil, "an example is an app that anybody could have written: it has no use for our packages"},
@@ -61,7 +62,7 @@ func thirdParties() []thirdParty {
 		{"github.com/coder/websocket", []string{"examples/..."}, true, "the edge moves upgraded bytes without reading them; only apps and tests speak WebSocket"},
 		{"pgregory.net/rapid", nil, true, "it generates test cases"},
 		{"go.uber.org/goleak", nil, true, "it finds leaks in tests"},
-		{"golang.org/x/sys", []string{"activator/...", "edge/engine", "edge/upstream", "admin", "bench/...", "cmd/..."}, true, "system calls belong where processes, sockets and files are handled; the pure packages have none"},
+		{"golang.org/x/sys", []string{"activator/...", "edge/engine", "edge/rawio", "edge/upstream", "admin", "bench/...", "cmd/..."}, true, "system calls belong where processes, sockets and files are handled; the pure packages have none"},
 	}
 }
 

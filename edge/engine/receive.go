@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"syscall"
+
+	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/rawio"
+)
+
+// A connection reads, decides and answers within one callback of
+// syscall.RawConn.Read, for as many requests as follow each other. The poller
+// is reset once, when the callback is entered, and notes from then on whatever
+// happens on the socket. So a read that took less than it could have taken has
+// emptied the socket, and the next one can wait to be told: there is no read
+// that comes too early and fails. Returning false is waiting.
+//
+// What reads from the connection by itself, a pump or a tunnel, must not be
+// within the callback, which would make it wait for ever; so it is left for
+// those. Neither may anything within it close the connection.
+
+// stretch serves requests until one cannot be served within the callback, the
+// connection is over, or it waits for the next one for long.
+func (c *conn) stretch() {
+	if c.raw == nil {
+		c.talk()
+		return
+	}
+	c.drained = false
+	err := c.raw.Read(c.turn)
+	c.fd = noFD
+	if err != nil {
+		c.endWait()
+	}
+}
+
+// takeTurn is called at once, and then whenever there may be something to read.
+// It reports false to wait.
+func (c *conn) takeTurn(fd uintptr) (leave bool) {
+	c.fd, c.drained = int(fd), false
+	if c.clock.rest().late() {
+		if c.mem != nil {
+			return c.lateHead()
+		}
+		c.unpoke() // it was not too late after all
+	}
+	for !c.over {
+		got, wait := c.receive()
+		switch {
+		case wait:
+			return c.await()
+		case !got:
+		case c.readsItself():
+			c.alone = true
+			return true
+		default:
+			c.answer()
+		}
+	}
+	return true
+}
+
+// talk is takeTurn where there is no socket: reading blocks.
+func (c *conn) talk() {
+	for !c.over {
+		if got, wait := c.receive(); got {
+			c.answer()
+		} else if wait {
+			c.over = true
+		}
+	}
+}
+
+// await notes what is waited for. It reports true if that is over: an idle
+// connection, when the server shuts down.
+func (c *conn) await() (over bool) {
+	if c.mem != nil {
+		c.clock.wait(phaseHead, c.headUntil)
+		return false
+	}
+	c.clock.wait(phaseIdle, c.idleFrom())
+	if c.srv.draining.Load() {
+		c.clock.rest()
+		c.over = true
+	}
+	return c.over
+}
+
+// receive reads until a head is complete (got), or there is nothing to read
+// (wait), or the connection is over.
+func (c *conn) receive() (got, wait bool) {
+	for {
+		if c.mem != nil {
+			if got = c.parse(); got || c.over {
+				return got, false
+			}
+		}
+		if c.drained && c.mem == nil {
+			return false, true
+		}
+		n, err := c.readSome()
+		switch {
+		case err == syscall.EAGAIN:
+			return false, true
+		case n == 0 || err != nil:
+			c.over = true
+			return false, false
+		}
+	}
+}
+
+// parse looks for a whole head in what has been read. Bytes that are no head
+// are answered, and the connection is over.
+func (c *conn) parse() (got bool) {
+	m := c.mem
+	n, err := m.req.Parse(m.unread(), &c.srv.opt.Limits)
+	if err != nil {
+		c.over = true
+		c.malformed(err)
+		return false
+	}
+	m.r += n
+	if n == 0 && c.headUntil == 0 {
+		c.headUntil = after(c.srv.now(), c.door.HeadTimeout)
+	}
+	return n > 0
+}
+
+// readSome reads into memory that it takes only for that. A read that fills its
+// buffer may have left something behind, and so may one after a read that did:
+// when data and the end of data arrive together the poller tells of both at once.
+// That is why a client's first requests are followed by one more read.
+func (c *conn) readSome() (int, error) {
+	m := c.mem
+	if m == nil {
+		m = c.srv.stock.get()
+	} else if m.w == len(m.in) {
+		m.grow()
+	}
+	room := m.in[m.w:]
+	var n int
+	var err error
+	if c.fd == noFD {
+		n, err = c.readBlocking(room)
+	} else {
+		n, err = rawio.Read(uintptr(c.fd), room)
+		c.drained = n > 0 && n < len(room) && c.settled
+		c.settled = c.settled || n == 0
+	}
+	switch {
+	case n > 0:
+		m.w += n
+		c.mem = m
+	case c.mem == nil:
+		c.srv.stock.put(m)
+	}
+	return n, err
+}
+
+// readBlocking reads from what is no socket.
+func (c *conn) readBlocking(room []byte) (int, error) {
+	if c.mem == nil {
+		c.clock.wait(phaseIdle, c.idleUntil)
+		if c.srv.draining.Load() {
+			c.clock.rest()
+			return 0, nil
+		}
+	} else {
+		c.clock.wait(phaseHead, c.headUntil)
+	}
+	n, err := c.nc.Read(room)
+	if c.clock.rest().late() && n == 0 && c.mem != nil {
+		c.lateHead()
+	}
+	return n, err
+}
+
+// lateHead ends a connection whose head has taken too long.
+func (c *conn) lateHead() (leave bool) {
+	c.over = true
+	c.rejectHead(edge.CauseHeadTimeout)
+	return true
+}
+
+// readsItself says whether the exchange reads from the client: a body that is
+// not here yet, or a tunnel.
+func (c *conn) readsItself() bool {
+	q := &c.mem.req
+	return q.Upgrade != nil || q.Length == http1.Chunked || q.Length > int64(c.mem.w-c.mem.r)
+}

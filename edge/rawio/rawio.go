@@ -1,0 +1,57 @@
+// Package rawio reads from and writes to the non-blocking sockets of Go's
+// poller without telling the scheduler: a call that cannot block needs nobody
+// to take over meanwhile, and saying so costs more than a small read.
+//
+// Guarantees:
+//   - No call blocks. What would block fails with EAGAIN, and the caller waits
+//     in the poller (by returning false from a callback of syscall.RawConn).
+//   - A call that a signal interrupted is made again.
+//   - Under the race detector the calls go through package syscall, which tells
+//     it that bytes which were written before they were read order what happened
+//     before and after.
+//
+// Callers may not assume that a descriptor is still theirs outside a callback of
+// syscall.RawConn.
+package rawio
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Read is read(2). 0 without an error is the end of the data.
+func Read(fd uintptr, b []byte) (int, error) {
+	for {
+		n, err := read(fd, b)
+		if err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// Write is write(2). It may take less than all of b, without an error.
+func Write(fd uintptr, b []byte) (int, error) {
+	for {
+		n, err := write(fd, b)
+		if err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// Peek is recv(2) of one byte that stays where it is.
+func Peek(fd uintptr, b *[1]byte) (int, error) {
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1,
+			unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+		default:
+			return 0, errno
+		}
+	}
+}

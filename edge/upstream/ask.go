@@ -1,0 +1,116 @@
+package upstream
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/rawio"
+)
+
+// question is one whole request on its way, and where the head of its answer
+// goes.
+type question struct {
+	out    []byte // what is still to be sent
+	res    *http1.Response
+	method []byte
+	sent   bool // all of it, or as much as the kernel took at once
+	err    error
+}
+
+// Ask sends a whole request and reads the first response head: Write, Sent and
+// ReadHead in one. It waits in the poller from before the first byte is sent, so
+// that the answer needs no read that comes too early, and looks at the socket
+// after the poller has begun to note what comes, so that no FIN is missed.
+//
+// An error that is Undelivered says that nothing was sent. Any other is ReadHead's,
+// whatever became of the writing: the app may have answered before it closed.
+func (c *Conn) Ask(b []byte, res *http1.Response, method []byte) error {
+	if c.raw == nil {
+		return c.askPlainly(b, res, method)
+	}
+	c.setReadDeadline(time.Time{})
+	res.Reset()
+	q := &c.asked
+	*q = question{out: b, res: res, method: method}
+	err := c.raw.Read(c.ask)
+	rest, failed := q.out, q.err
+	*q = question{}
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil:
+		return c.headFailed(err)
+	case len(rest) > 0:
+		return c.askPlainly(rest, res, method)
+	}
+	c.begun(res)
+	return nil
+}
+
+// askPlainly is Ask, or what is left of it, without a callback of the poller.
+func (c *Conn) askPlainly(b []byte, res *http1.Response, method []byte) error {
+	_, err := c.Write(b)
+	if Undelivered(err) {
+		return err
+	}
+	c.Sent = err == nil
+	return c.ReadHead(res, method, time.Time{})
+}
+
+// askOn is called at once, and then whenever there may be something to read. It
+// reports whether there is nothing more to wait for.
+func (c *Conn) askOn(fd uintptr) (done bool) {
+	if !c.asked.sent {
+		c.asked.sent = true
+		return c.sendOn(fd)
+	}
+	return c.headOn(fd)
+}
+
+// sendOn sends as much as the kernel takes. It reports true if that is not all,
+// or if there is nobody to send it to.
+func (c *Conn) sendOn(fd uintptr) (done bool) {
+	q := &c.asked
+	if q.err = c.begin(); q.err != nil {
+		return true
+	}
+	if c.interrupted.Load() {
+		q.err = c.writeFailed(errInterrupted)
+		return true
+	}
+	n, err := rawio.Write(fd, q.out)
+	c.wrote.Add(int64(n))
+	q.out = q.out[n:]
+	switch {
+	case err != nil && err != syscall.EAGAIN:
+		q.err = c.writeFailed(err)
+		return true
+	case len(q.out) > 0:
+		return true
+	}
+	c.Sent = true
+	return false
+}
+
+// headOn reads until the head is complete.
+func (c *Conn) headOn(fd uintptr) (done bool) {
+	q := &c.asked
+	for {
+		n, err := rawio.Read(fd, c.room())
+		if err == syscall.EAGAIN {
+			return false
+		}
+		if err = c.took(n, err); err != nil {
+			q.err = c.headFailed(err)
+			return true
+		}
+		if n, err = q.res.Parse(c.unread(), q.method, &c.pool.opt.Limits); err != nil {
+			q.err = c.headFailed(err)
+			return true
+		}
+		if c.r += n; n > 0 {
+			return true
+		}
+	}
+}
