@@ -194,6 +194,7 @@ func (r *runner) outcome(e lc.Effect) {
 		Attempt: uint64(e.Gen), Revision: uint64(e.Rel.Rev), Generation: uint64(e.Gen),
 		Cause: e.Cause.String(), Mode: e.Mode.String(), Outcome: e.Outcome.String(),
 		Reason: e.Reason.String(), Executed: e.Executed, At: r.act.now(),
+		Receipt: r.receipt != nil && r.receipt.Attempt == uint64(e.Gen),
 	}
 	last := lastAttempt{}
 	if g != nil && (e.Outcome != lc.Done || e.Reason != lc.ReasonNone) {
@@ -208,6 +209,7 @@ func (r *runner) outcome(e lc.Effect) {
 	r.warn("record an outcome", r.commitOutcome(o, e.Outcome != lc.Done && e.Reason <= lc.ReasonUnhealthy, e.Held))
 	r.note("outcome", e.Gen, o.Cause+" of revision "+itoa(int(o.Revision))+": "+o.Outcome+because(o.Reason))
 	r.finish(e, last)
+	r.concluded(o)
 }
 
 func because(why string) string {

@@ -14,6 +14,8 @@
 //     checks, drains and stops run beside it and come back as events.
 //   - An operation outlives whoever asked for it. It is done at the switch, once
 //     the report is durable.
+//   - Every attempt but a wake leaves a receipt: what became of each request that
+//     was accepted in its window. It looks on and decides nothing.
 //   - Close leaves the apps running, and the next Open adopts them.
 //
 // What callers may not assume: a method that returns an Operation has committed

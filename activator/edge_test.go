@@ -18,8 +18,9 @@ type edgeFake struct {
 	l      *life
 	wanted func(app string)
 
-	mu   sync.Mutex // guards the slots
-	apps map[string]*slot
+	mu       sync.Mutex // guards the slots
+	apps     map[string]*slot
+	mismatch []string // of all books
 }
 
 type slot struct {
@@ -32,6 +33,120 @@ type slot struct {
 	history []Placement
 	streams []time.Duration // CloseStreams calls
 	cuts    int
+	books   *books
+}
+
+// books are the account of an attempt, as small as can be.
+type books struct {
+	e        *edgeFake
+	app      string
+	gen      uint64
+	c        store.Counts // under the edge's lock, like all of it
+	waiting  int
+	turned   bool
+	released chan struct{}
+	closed   bool
+}
+
+func (e *edgeFake) OpenAccount(app string, gen uint64) Account {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b := &books{e: e, app: app, gen: gen, released: make(chan struct{})}
+	if old := e.slot(app).books; old != nil && !old.closed {
+		e.w.t.Errorf("the window of generation %d opens while that of %d is open", gen, old.gen)
+	}
+	e.slot(app).books = b
+	return b
+}
+
+func (b *books) Turn() <-chan struct{} {
+	b.e.mu.Lock()
+	defer b.e.mu.Unlock()
+	b.turned = true
+	b.answered(0)
+	return b.released
+}
+
+// answered is told of those that waited.
+func (b *books) answered(n int) {
+	b.waiting -= n
+	if b.turned && b.waiting == 0 && !isClosed(b.released) {
+		close(b.released)
+	}
+}
+
+func (b *books) Look() store.Counts {
+	b.e.mu.Lock()
+	defer b.e.mu.Unlock()
+	return b.c
+}
+
+func (b *books) Close() store.Counts {
+	b.e.mu.Lock()
+	defer b.e.mu.Unlock()
+	if !b.closed {
+		b.closed = true
+		b.c.Mismatch = b.e.mismatch
+		if got := b.c.Served + b.c.Failed + b.c.Refused + b.c.Open; got != b.c.Accepted {
+			b.e.w.t.Errorf("the fake's books: %+v", b.c)
+		}
+	}
+	return b.c
+}
+
+// visit is one request in the books.
+type visit struct {
+	b      *books // nil: none are open
+	parked bool
+}
+
+func (e *edgeFake) accept(app string) visit {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b := e.slot(app).books
+	if b == nil || b.closed {
+		return visit{}
+	}
+	b.c.Accepted++
+	b.c.Open++
+	return visit{b: b}
+}
+
+// parks is called under the lock.
+func (v *visit) parks() {
+	if v.b != nil && !v.parked && !v.b.turned {
+		v.parked = true
+		v.b.waiting++
+	}
+}
+
+func (v *visit) end(gen uint64, err error) {
+	if v.b == nil {
+		return
+	}
+	v.b.e.mu.Lock()
+	defer v.b.e.mu.Unlock()
+	if c := &v.b.c; !v.b.closed {
+		c.Open--
+		switch {
+		case errors.Is(err, errRefused):
+			c.Refused++
+		case err != nil:
+			c.Failed++
+		default:
+			c.Served++
+			if v.parked {
+				c.Parked++
+			} else if gen == v.b.gen {
+				c.Successor++
+			} else {
+				c.Incumbent++
+			}
+		}
+	}
+	if v.parked {
+		v.b.answered(1)
+	}
 }
 
 type target struct {
@@ -159,7 +274,7 @@ func (e *edgeFake) placement(app string) Placement {
 var errRefused = errors.New("503")
 
 // acquire counts a request in, parking it as the slot says.
-func (e *edgeFake) acquire(ctx context.Context, app string) (*target, Placement, error) {
+func (e *edgeFake) acquire(ctx context.Context, app string, v *visit) (*target, Placement, error) {
 	for {
 		e.mu.Lock()
 		s := e.slot(app)
@@ -176,6 +291,7 @@ func (e *edgeFake) acquire(ctx context.Context, app string) (*target, Placement,
 			return nil, p, errRefused
 		}
 		s.parked++
+		v.parks()
 		e.mu.Unlock()
 		if p.State == lifecycle.SlotAsleep {
 			e.wanted(app)
@@ -209,13 +325,16 @@ func (e *edgeFake) release(app string, t *target) {
 
 // get is one request that takes d; it answers the first word of the build that
 // served it.
-func (e *edgeFake) get(ctx context.Context, app string, d time.Duration) (string, error) {
+func (e *edgeFake) get(ctx context.Context, app string, d time.Duration) (build string, err error) {
 	before, _ := e.w.mem.Get(app)
-	t, p, err := e.acquire(ctx, app)
+	v := e.accept(app)
+	t, p, err := e.acquire(ctx, app, &v)
 	if err != nil {
+		v.end(0, err)
 		return "", err
 	}
 	defer e.release(app, t)
+	defer func() { v.end(t.gen, err) }()
 	pr := e.w.byAddress(p.Address)
 	switch {
 	case pr == nil:

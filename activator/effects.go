@@ -236,6 +236,7 @@ func (r *runner) ended() {
 		return
 	}
 	r.abandonOps()
+	r.closeReceipt("usher was shut down before its window was over")
 	if r.state.Halt == lc.HaltRemove {
 		r.act.forgetApp(r)
 	}

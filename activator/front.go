@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/usher-edge/usher/activator/lifecycle"
+	"github.com/usher-edge/usher/activator/store"
 )
 
 // Front is what the control plane needs of the data plane. Every method may be
@@ -24,6 +25,20 @@ type Front interface {
 	Cut(app string, gen uint64)
 	// Activity says how busy the app is.
 	Activity(app string) Activity
+	// OpenAccount opens the books of an attempt that moves the app to gen, and
+	// closes those that are open. nil: nothing is routed to the app.
+	OpenAccount(app string, gen uint64) Account
+}
+
+// Account is the books that the data plane keeps of one attempt.
+type Account interface {
+	// Turn is told when the attempt is over. The channel is closed when none of
+	// those that had parked by then waits for its answer any more.
+	Turn() <-chan struct{}
+	// Look reads the books while they are open.
+	Look() store.Counts
+	// Close closes the books. It may be called again.
+	Close() store.Counts
 }
 
 // Activity is what the idler looks at.

@@ -40,6 +40,7 @@ type generation struct {
 	startedAt time.Time
 	drainFrom time.Time
 	probe     string // what the last health check said
+	tries     int    // of the health check
 	problem   string // why it could not be started, for people
 }
 
@@ -56,7 +57,7 @@ func (r *runner) newGeneration(e lifecycle.Effect) (*generation, error) {
 	g.ctx, g.cancel = context.WithCancel(r.act.life)
 	g.run = store.Run{
 		Generation: uint64(e.Gen), App: r.name, Revision: uint64(e.Rel.Rev),
-		Mode: e.Mode.String(), AttemptID: uint64(e.Gen), BootID: r.act.bootID,
+		Mode: e.Mode.String(), Cause: e.Cause.String(), AttemptID: uint64(e.Gen), BootID: r.act.bootID,
 	}
 	if r.state.Next.ID == e.Gen {
 		g.run.Restart = r.state.Next.Restart
@@ -97,7 +98,18 @@ func (g *generation) letGo() {
 		g.child.Release()
 	}
 	g.waiting, g.child = nil, nil
-	g.waiting, g.child = nil, nil
+}
+
+// healthProof is what its health check came to.
+func (g *generation) healthProof() *store.HealthProof {
+	if g == nil {
+		return nil
+	}
+	h := &store.HealthProof{Tries: g.tries, Last: g.probe}
+	if ok := g.run.Healthy; ok != nil {
+		h.Status, h.Passed = ok.Status, ok.At.Sub(g.startedAt)
+	}
+	return h
 }
 
 // address chooses where the generation listens.

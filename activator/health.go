@@ -31,18 +31,21 @@ type probeTarget struct {
 type probeResult struct {
 	ok, exited bool
 	status     int
+	tries      int
 	text       string // what the last try said, for people
 }
 
 // check asks for h.Path at the address until the answer is below 500, exited is
 // closed, h.Timeout has passed or ctx ends. Redirects are not followed.
-func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{}) probeResult {
+func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{}) (res probeResult) {
+	tries := 0
+	defer func() { res.tries = tries }()
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	client := probeClient(t)
 	defer client.CloseIdleConnections()
-	var res probeResult
 	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {
+		tries++
 		tried := make(chan probeResult, 1)
 		go func() { tried <- try(ctx, client, h) }() // ends with ctx
 		select {

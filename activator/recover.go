@@ -94,6 +94,7 @@ func (r *runner) recover() {
 		}
 		found = append(found, f)
 	}
+	r.lostReceipts(runs)
 	before := lc.State{}
 	next, effects := lc.Recover(durable, found, r.fresh)
 	if next.Cur.Rel.External && next.Cur.ID == r.fresh {

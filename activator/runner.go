@@ -32,11 +32,13 @@ type runner struct {
 	timers    map[lifecycle.Timer]*timer
 	ops       []*operation // those that are not settled
 	last      lastAttempt
-	crash     string        // how what served last ended by itself
-	boot      time.Duration // learned: from the go-byte to the first good health check
-	retry     time.Time     // when the back-off ends
-	raised    bool          // this usher has raised the limit that the generations share
-	gone      chan struct{} // closed when a halted app has nothing left
+	crash     string          // how what served last ended by itself
+	boot      time.Duration   // learned: from the go-byte to the first good health check
+	retry     time.Time       // when the back-off ends
+	raised    bool            // this usher has raised the limit that the generations share
+	receipt   *receipt        // of the attempt whose window is open; nil: none
+	unstored  []store.Receipt // that could not be stored yet
+	gone      chan struct{}   // closed when a halted app has nothing left
 
 	snap   atomic.Pointer[Status]
 	totals atomic.Pointer[Totals]
@@ -89,6 +91,7 @@ func (r *runner) one(e lifecycle.Event) {
 		}
 	}
 	e.Fresh = r.fresh
+	r.hear(e)
 	before := r.state
 	next, effects := lifecycle.Step(r.state, e)
 	r.apply(before, next, &effects)
@@ -104,6 +107,7 @@ func (r *runner) apply(before, next lifecycle.State, effects *lifecycle.Effects)
 		r.note("state", 0, next.Slot.State.String())
 	}
 	for i := range effects.Len() {
+		r.effect(effects.At(i))
 		r.execute(effects.At(i))
 	}
 }

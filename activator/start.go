@@ -182,7 +182,7 @@ func (r *runner) health(e lc.Effect) {
 		at, strange := r.act.now(), res.ok && stranger(child, target.network, target.address)
 		cancelled := ctx.Err() != nil
 		return func() lc.Event {
-			g.probe = res.text
+			g.probe, g.tries = res.text, res.tries
 			switch {
 			case strange:
 				g.problem = "something else listens at " + target.address

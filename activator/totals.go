@@ -12,8 +12,11 @@ type AttemptKey struct{ Cause, Mode, Outcome string }
 type Totals struct {
 	Attempts map[AttemptKey]uint64
 	Drain    time.Duration
-	Boots    Boots
-	Roles    map[string]int // generations that are not proven gone
+	Receipts uint64
+	// Mismatches are receipts that do not add up.
+	Mismatches uint64
+	Boots      Boots
+	Roles      map[string]int // generations that are not proven gone
 }
 
 // Boots is a histogram of boot times.

@@ -504,6 +504,17 @@ func (c commits) Delete(app string, v uint64) error {
 	return err
 }
 
+func (c commits) PutReceipt(app string, rc store.Receipt) error {
+	if c.l.gone() {
+		return store.ErrClosed
+	}
+	err := c.Memory.PutReceipt(app, rc)
+	if err == nil {
+		c.l.did("receipt %d", rc.Attempt)
+	}
+	return err
+}
+
 func (c commits) Generations(n uint64) (uint64, error) {
 	if c.l.gone() {
 		return 0, store.ErrClosed

@@ -43,6 +43,13 @@ type Control interface {
 	// Operations returns what is kept of app, newest first.
 	Operations(ctx context.Context, app string) ([]Operation, error)
 
+	// Receipts returns what is kept of app, newest first; one that is open is the
+	// first.
+	Receipts(ctx context.Context, app string) ([]Receipt, error)
+	// Receipt returns that of one attempt; an unknown one is of kind [NotFound]
+	// with code [CodeReceiptNotFound].
+	Receipt(ctx context.Context, app string, attempt uint64) (Receipt, error)
+
 	// Watch delivers events in order of Seq until ctx ends, or, without Follow,
 	// until those already recorded are through; then the channel is closed. It is
 	// also closed early for a reader too slow to keep up, who may resume with

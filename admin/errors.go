@@ -30,6 +30,7 @@ const (
 const (
 	CodeAppNotFound       = "app-not-found"
 	CodeOperationNotFound = "operation-not-found"
+	CodeReceiptNotFound   = "receipt-not-found"
 	CodeConfigInvalid     = "config-invalid"
 	CodeFileOwned         = "file-owned"
 	CodeOperationRunning  = "operation-running"

@@ -142,6 +142,7 @@ type Run struct {
 	Build      string    `json:"build,omitempty"`
 	Digest     string    `json:"digest,omitempty"`
 	Mode       string    `json:"mode,omitempty"` // effective mode, decided before anything ran
+	Cause      string    `json:"cause,omitempty"`
 	Phase      string    `json:"phase"`
 	AttemptID  uint64    `json:"attempt_id,omitempty"`
 	PID        int       `json:"pid,omitempty"`

@@ -45,6 +45,7 @@ type Control struct {
 	clock    time.Time
 	apps     map[string]admin.AppStatus
 	ops      []admin.Operation
+	receipts []admin.Receipt // oldest first
 	events   []admin.Event
 	requests []any
 	builds   map[string]admin.Build

@@ -55,6 +55,30 @@ func (c *Client) Operations(ctx context.Context, app string) ([]admin.Operation,
 	return list.Operations, err
 }
 
+// Receipts lists receipts of an app, newest first: at most limit, and only those
+// of the revision; 0 is any.
+func (c *Client) Receipts(ctx context.Context, app string, limit int, revision uint64) ([]admin.Receipt, error) {
+	var list struct {
+		Receipts []admin.Receipt `json:"receipts"`
+	}
+	k := get("apps", app, "receipts")
+	k.query = url.Values{}
+	if limit > 0 {
+		k.query.Set("limit", strconv.Itoa(limit))
+	}
+	if revision > 0 {
+		k.query.Set("revision", strconv.FormatUint(revision, 10))
+	}
+	_, err := c.do(ctx, k, &list)
+	return list.Receipts, err
+}
+
+// Receipt reads the receipt of one attempt.
+func (c *Client) Receipt(ctx context.Context, app string, attempt uint64) (rc admin.Receipt, err error) {
+	_, err = c.do(ctx, get("apps", app, "receipts", strconv.FormatUint(attempt, 10)), &rc)
+	return rc, err
+}
+
 // change sends a verb; target carries the app and the precondition, which are
 // not in the body.
 func (c *Client) change(ctx context.Context, verb string, target admin.Change, req any) (op admin.Operation, err error) {

@@ -66,7 +66,7 @@ func newRoot(w world, more ...*cobra.Command) *cobra.Command {
 	root.PersistentFlags().StringVar(&c.admin, "admin", "",
 		"address of usher's admin api: unix:/path, host:port or https://host (default $USHER_ADMIN, else "+
 			admin.DefaultAddress(w.uid, w.getenv).String()+")")
-	root.AddCommand(c.deployCommand(), c.statusCommand(), c.eventsCommand(), c.logsCommand(),
+	root.AddCommand(c.deployCommand(), c.statusCommand(), c.receiptsCommand(), c.eventsCommand(), c.logsCommand(),
 		c.reloadCommand(), c.purgeCommand(), c.versionCommand(), c.benchCommand())
 	root.AddCommand(c.changeCommands()...)
 	root.AddCommand(more...)

@@ -63,6 +63,9 @@ func (p *pending) carry(ctx context.Context, send sender) error {
 	if err != nil {
 		return p.gaveUp(err)
 	}
+	if p.drained {
+		p.showReceipt(waiting, op)
+	}
 	return p.conclude(ctx, op)
 }
 

@@ -7,7 +7,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type swapCollector struct {
 	d *daemon
 
-	info, attempts, drain, wake, generations, cacheBytes, cacheObjects *prometheus.Desc
+	info, attempts, drain, wake, generations, receipts, mismatches, cacheBytes, cacheObjects *prometheus.Desc
 }
 
 func newSwapCollector(d *daemon) *swapCollector {
@@ -21,6 +21,8 @@ func newSwapCollector(d *daemon) *swapCollector {
 		drain:        desc("drain_seconds_total", "Time that retiring generations took to empty.", "app"),
 		wake:         desc("wake_duration_seconds", "Time from the start of a generation to its first good health check.", "app"),
 		generations:  desc("generations", "Generations that are not proven gone, by role.", "app", "role"),
+		receipts:     desc("receipts_total", "Receipts of attempts since usher started.", "app"),
+		mismatches:   desc("receipt_mismatch_total", "Receipts whose sums do not match: requests were lost or counted twice.", "app"),
 		cacheBytes:   desc("cache_bytes", "Bytes that the cache holds.", "app"),
 		cacheObjects: desc("cache_objects", "Objects that the cache holds.", "app"),
 	}
@@ -42,6 +44,8 @@ func (c *swapCollector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(c.attempts, prometheus.CounterValue, float64(n), name, k.Cause, k.Mode, k.Outcome)
 		}
 		ch <- prometheus.MustNewConstMetric(c.drain, prometheus.CounterValue, t.Drain.Seconds(), name)
+		ch <- prometheus.MustNewConstMetric(c.receipts, prometheus.CounterValue, float64(t.Receipts), name)
+		ch <- prometheus.MustNewConstMetric(c.mismatches, prometheus.CounterValue, float64(t.Mismatches), name)
 		if h, err := prometheus.NewConstHistogram(c.wake, t.Boots.Count, t.Boots.Sum, t.Boots.Buckets(), name); err == nil {
 			ch <- h
 		}
