@@ -57,7 +57,7 @@ type Activator struct {
 
 	enforces func() error // why apps cannot be limited; nil: they can
 	numbers  *numbers
-	ops     *operations
+	ops      *operations
 
 	// applying lets one Apply or Shutdown run at a time; it is held across
 	// staging, which is slow, so nothing on a request's way takes it.
