@@ -119,6 +119,7 @@ func (r *rig) checkRecovered(when, second string) {
 	if left, _ := r.w.runs.List(); len(left) != 0 {
 		r.t.Errorf("%s\nrecords left: %+v", when, left)
 	}
+	r.checkReceipts(when)
 }
 
 func TestARestartOfUsherAdoptsWhatServes(t *testing.T) {
