@@ -88,6 +88,7 @@ func checkCalls(t *testing.T, ctl *admintest.Control, c *client.Client) {
 	app, err3 := c.App(ctx, "hello")
 	same, err4 := c.Operation(ctx, op.ID)
 	ops, err5 := c.Operations(ctx, "hello")
+	checkReceipts(t, ctl, c)
 	server, err6 := c.Server(ctx)
 	version, err7 := c.Version(ctx)
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
@@ -98,6 +99,33 @@ func checkCalls(t *testing.T, ctl *admintest.Control, c *client.Client) {
 	}
 	if same.Kind != "remove" || len(ops) != 8 || ops[0].ID != op.ID || server.PID != 42 || version.Version != "9" {
 		t.Errorf("operation %+v of %d, server %+v, version %+v", same, len(ops), server, version)
+	}
+}
+
+func checkReceipts(t *testing.T, ctl *admintest.Control, c *client.Client) {
+	ctx := deadline(t)
+	none, err := c.Receipts(ctx, "hello", 0, 0)
+	if err != nil || len(none) != 0 {
+		t.Errorf("receipts of nothing: %+v, %v", none, err)
+	}
+	want := []admin.Receipt{}
+	for n := range uint64(4) {
+		rc := admin.Receipt{
+			App: "hello", Attempt: 10 + n, Revision: 1 + n/2, State: admin.ReceiptClosed, Steps: []admin.ReceiptStep{{Name: "spawn", TookMS: 0.25}},
+			Counts: &admin.ReceiptCounts{Accepted: 3, Refused: 3, RefusedBy: map[string]uint64{"draining": 3}, Upgraded: admin.UpgradeCounts{Before: 1, Cut: 1}},
+		}
+		ctl.SetReceipt(rc)
+		want = slices.Insert(want, 0, rc)
+	}
+	all, err1 := c.Receipts(ctx, "hello", 0, 0)
+	some, err2 := c.Receipts(ctx, "hello", 1, 0)
+	second, err3 := c.Receipts(ctx, "hello", 1, 1)
+	one, err4 := c.Receipt(ctx, "hello", 12)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(all, want) || !reflect.DeepEqual(some, want[:1]) || !reflect.DeepEqual(second, want[2:3]) || !reflect.DeepEqual(one, want[1]) {
+		t.Errorf("all %+v\nsome %+v\nof revision 1 %+v\nof attempt 12 %+v", all, some, second, one)
 	}
 }
 
