@@ -24,21 +24,12 @@ func (r *runner) execute(e lc.Effect) {
 		r.intend(e)
 	case lc.Prepare:
 		r.prepare(e)
-	case lc.RecordRan:
-		r.answer(r.result(lc.RanDone, e.Gen, r.commitRan(e.Rel.Rev)))
 	case lc.Go:
 		r.goByte(e)
 	case lc.Health:
 		r.health(e)
-	case lc.RecordSwitching:
-		r.answer(r.result(lc.SwitchingDone, e.Gen, r.putRun(e.Gen, store.PhaseSwitching)))
 	case lc.Switch:
 		r.swap(e)
-	case lc.RecordSwitched:
-		r.undrain(e.Gen) // an incumbent that was given back
-		r.warn("record the switch", r.putRun(e.Gen, store.PhaseSwitched))
-	case lc.Report:
-		r.answer(r.result(lc.ReportDone, e.Gen, r.commitReport(e.Rel.Rev)))
 	case lc.Place:
 		r.act.front.Place(r.name, r.placement(e.Slot))
 		r.placed(e.Slot)
@@ -60,15 +51,33 @@ func (r *runner) execute(e lc.Effect) {
 		r.armed(e)
 	case lc.Disarm:
 		r.disarm(e.Timer)
+	case lc.RecordRan, lc.RecordSwitching, lc.RecordSwitched, lc.Report, lc.RecordOutcome, lc.CommitFallback, lc.RecordLifted:
+		r.write(e)
+	case lc.Gone:
+		r.ended()
+	case lc.EffectNone:
+	}
+}
+
+// write carries out an effect that is a durable record.
+func (r *runner) write(e lc.Effect) {
+	switch e.Kind {
+	case lc.RecordRan:
+		r.answer(r.result(lc.RanDone, e.Gen, r.commitRan(e.Rel.Rev)))
+	case lc.RecordSwitching:
+		r.answer(r.result(lc.SwitchingDone, e.Gen, r.putRun(e.Gen, store.PhaseSwitching)))
+	case lc.RecordSwitched:
+		r.undrain(e.Gen) // an incumbent that was given back
+		r.warn("record the switch", r.putRun(e.Gen, store.PhaseSwitched))
+	case lc.Report:
+		r.answer(r.result(lc.ReportDone, e.Gen, r.commitReport(e.Rel.Rev)))
 	case lc.RecordOutcome:
 		r.outcome(e)
 	case lc.CommitFallback:
 		r.fallback(e)
 	case lc.RecordLifted:
 		r.warn("clear the failure book", r.commitLifted())
-	case lc.Gone:
-		r.ended()
-	case lc.EffectNone:
+	default:
 	}
 }
 
