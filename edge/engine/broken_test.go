@@ -111,6 +111,7 @@ func TestABrokenAnswerEndsInAResetAfterItsHeadWasSent(t *testing.T) {
 		t.Run(b.name+"/"+b.rfc, func(t *testing.T) {
 			good, bad, _ := strings.Cut(b.raw, "|")
 			seen := make(chan struct{})
+			defer close(seen)
 			o := newTCPOrigin(t, func(s *stage) {
 				for {
 					if _, ok := s.read(); !ok {

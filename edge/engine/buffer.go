@@ -9,7 +9,7 @@ import (
 
 const (
 	inSize   = 8 << 10  // what most heads fit in
-	pumpSize = 32 << 10 // one read of a request's body
+	pumpSize = 64 << 10 // one read of a request's body
 	keepOut  = 16 << 10 // scratch that is larger is not kept
 )
 
@@ -27,6 +27,8 @@ type memory struct {
 	fwd   http1.Forward
 
 	try       attempt
+	more      *[pumpSize]byte // body of the request, following what is in in; nil: none
+	moreLen   int
 	continued bool // 100 Continue was sent for this request
 	vec       [4][]byte
 	bufs      net.Buffers

@@ -115,6 +115,7 @@ func (c *conn) answer() {
 	}
 	c.headUntil = 0
 	c.exchange()
+	c.forgetGathered()
 	if !c.keep {
 		c.over = true
 		return

@@ -73,14 +73,17 @@ func (c *conn) askOn(up *upstream.Conn) (interrupt, error) {
 	}
 	if !more {
 		c.waitForApp()
-		err := up.Ask(c.mem.out, &c.mem.res, c.mem.req.Method)
+		err := up.Ask(c.mem.out, c.mem.gathered(), &c.mem.res, c.mem.req.Method)
 		if was := c.clock.rest(); err != nil || was.any() {
 			return was, err
 		}
 		return c.readHeads(up)
 	}
-	if _, err = up.Write(c.mem.out); upstream.Undelivered(err) {
-		return 0, err
+	if _, err = up.Write(c.mem.out); err != nil && up.Wrote() == 0 {
+		return 0, err // whatever kept it back, there will be no answer
+	}
+	if rest := c.mem.gathered(); err == nil && len(rest) > 0 {
+		_, err = up.Write(rest)
 	}
 	if err == nil {
 		c.startPump()
@@ -109,7 +112,7 @@ func (c *conn) build() (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		more = !done
+		more = !done && !c.gather()
 	}
 	if c.lane.Cached() != edge.CacheOff {
 		m.try.sent = time.Now()

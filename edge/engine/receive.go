@@ -188,3 +188,43 @@ func (c *conn) readsItself() bool {
 	q := &c.mem.req
 	return q.Upgrade != nil || q.Length == http1.Chunked || q.Length > int64(c.mem.w-c.mem.r)
 }
+
+// gather takes as much of a body as has come and fits into one buffer, so that
+// most bodies need no pump. What has been gathered is kept until the request has
+// ended: a second try finds it again. It reports whether that is all.
+func (c *conn) gather() (all bool) {
+	m := c.mem
+	left := m.req.Length - m.try.bytesIn
+	if left < 0 || m.req.Expect || c.raw == nil {
+		return false
+	}
+	if m.more == nil {
+		m.more, m.moreLen = c.srv.stock.getPump(), 0
+	}
+	if want := min(left, pumpSize); int64(m.moreLen) < want {
+		_ = c.raw.Control(func(fd uintptr) { // what fails here fails where it is waited for
+			for n := 1; n > 0 && int64(m.moreLen) < want; m.moreLen += n {
+				n, _ = rawio.Read(fd, m.more[m.moreLen:want])
+			}
+		})
+	}
+	_, n, all, _ := m.body.Next(m.gathered()) // no error: the body has a length
+	m.try.bytesIn += int64(n)
+	return all
+}
+
+// gathered is what gather has taken.
+func (m *memory) gathered() []byte {
+	if m.more == nil {
+		return nil
+	}
+	return m.more[:m.moreLen]
+}
+
+// forgetGathered gives the buffer back.
+func (c *conn) forgetGathered() {
+	if m := c.mem; m.more != nil {
+		c.srv.stock.putPump(m.more)
+		m.more, m.moreLen = nil, 0
+	}
+}

@@ -41,6 +41,19 @@ func Write(fd uintptr, b []byte) (int, error) {
 	}
 }
 
+// WriteBoth is Write of two pieces as if they were one.
+func WriteBoth(fd uintptr, a, b []byte) (int, error) {
+	if len(b) == 0 {
+		return Write(fd, a)
+	}
+	for {
+		n, err := writeBoth(fd, a, b)
+		if err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
 // Peek is recv(2) of one byte that stays where it is.
 func Peek(fd uintptr, b *[1]byte) (int, error) {
 	for {

@@ -12,47 +12,52 @@ import (
 // goes.
 type question struct {
 	out    []byte // what is still to be sent
+	body   []byte // and after it
 	res    *http1.Response
 	method []byte
 	sent   bool // all of it, or as much as the kernel took at once
 	err    error
 }
 
-// Ask sends a whole request and reads the first response head: Write, Sent and
+// Ask sends a whole request, in two pieces that may be empty, and reads the first response head: Write, Sent and
 // ReadHead in one. It waits in the poller from before the first byte is sent, so
 // that the answer needs no read that comes too early, and looks at the socket
 // after the poller has begun to note what comes, so that no FIN is missed.
 //
 // An error that is Undelivered says that nothing was sent. Any other is ReadHead's,
 // whatever became of the writing: the app may have answered before it closed.
-func (c *Conn) Ask(b []byte, res *http1.Response, method []byte) error {
+func (c *Conn) Ask(head, body []byte, res *http1.Response, method []byte) error {
 	if c.raw == nil {
-		return c.askPlainly(b, res, method)
+		return c.askPlainly(head, body, res, method)
 	}
 	c.setReadDeadline(time.Time{})
 	res.Reset()
 	q := &c.asked
-	*q = question{out: b, res: res, method: method}
+	*q = question{out: head, body: body, res: res, method: method}
 	err := c.raw.Read(c.ask)
-	rest, failed := q.out, q.err
+	head, body = q.out, q.body
+	failed := q.err
 	*q = question{}
 	switch {
 	case failed != nil:
 		return failed
 	case err != nil:
 		return c.headFailed(err)
-	case len(rest) > 0:
-		return c.askPlainly(rest, res, method)
+	case len(head)+len(body) > 0:
+		return c.askPlainly(head, body, res, method)
 	}
 	c.begun(res)
 	return nil
 }
 
 // askPlainly is Ask, or what is left of it, without a callback of the poller.
-func (c *Conn) askPlainly(b []byte, res *http1.Response, method []byte) error {
-	_, err := c.Write(b)
+func (c *Conn) askPlainly(head, body []byte, res *http1.Response, method []byte) error {
+	_, err := c.Write(head)
 	if Undelivered(err) {
 		return err
+	}
+	if err == nil && len(body) > 0 {
+		_, err = c.Write(body)
 	}
 	c.Sent = err == nil
 	return c.ReadHead(res, method, time.Time{})
@@ -79,14 +84,15 @@ func (c *Conn) sendOn(fd uintptr) (done bool) {
 		q.err = c.writeFailed(errInterrupted)
 		return true
 	}
-	n, err := rawio.Write(fd, q.out)
+	n, err := rawio.WriteBoth(fd, q.out, q.body)
 	c.wrote.Add(int64(n))
-	q.out = q.out[n:]
+	k := min(n, len(q.out))
+	q.out, q.body = q.out[k:], q.body[n-k:]
 	switch {
 	case err != nil && err != syscall.EAGAIN:
 		q.err = c.writeFailed(err)
 		return true
-	case len(q.out) > 0:
+	case len(q.out)+len(q.body) > 0:
 		return true
 	}
 	c.Sent = true

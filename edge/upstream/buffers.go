@@ -2,7 +2,7 @@ package upstream
 
 import "sync"
 
-const defaultBuffer = 32 << 10
+const defaultBuffer = 64 << 10
 
 // Buffers is a stock of read buffers that pools may share. A connection holds
 // one only while bytes of a response pass through it.
@@ -12,7 +12,7 @@ type Buffers struct {
 	spoil bool // overwrite what is given back, so that tests see late readers
 }
 
-// NewBuffers makes a stock of buffers of size bytes each; 0 means 32 KiB. A
+// NewBuffers makes a stock of buffers of size bytes each; 0 means 64 KiB. A
 // response head must fit in one.
 func NewBuffers(size int) *Buffers {
 	if size <= 0 {

@@ -184,7 +184,7 @@ func get(t testing.TB, p *Pool, idempotent bool) *Conn {
 // converse runs one exchange on c up to the end of the body.
 func converse(c *Conn, method, path, body string) (string, error) {
 	var res http1.Response
-	if err := c.Ask(request(method, path, body), &res, []byte(method)); err != nil {
+	if err := c.Ask(request(method, path, body), nil, &res, []byte(method)); err != nil {
 		return "", err
 	}
 	deadline := time.Now().Add(5 * time.Second)
