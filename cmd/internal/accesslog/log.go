@@ -2,8 +2,8 @@
 //
 // Guarantees:
 //
-//   - Write never blocks and does no I/O: it formats the entry and hands the
-//     line to one goroutine. What does not fit into the queue, because the disk
+//   - Write never blocks and does no I/O: it formats the entry and puts the line
+//     into a queue that one goroutine empties. What does not fit into the queue, because the disk
 //     or the reader of a pipe is slow, is dropped and counted, never waited for.
 //   - Once the queue has been in use for a while, Write allocates nothing.
 //   - A line is whole and one line, whatever bytes the client sent: quotes,
@@ -73,8 +73,9 @@ type Log struct {
 	format func([]byte, *edge.Entry) []byte
 
 	pool    sync.Pool // of *line
-	queue   chan *line
-	waiting atomic.Int64 // bytes of the lines in queue
+	queue   queue
+	wake    chan struct{} // holds a token when the writer should take what is in queue
+	waiting atomic.Int64  // bytes of the lines in queue
 	dropped atomic.Uint64
 	failure atomic.Pointer[error] // of the last write that failed since the last report
 	alarm   chan struct{}         // holds a token when there is something to report
@@ -88,8 +89,46 @@ type Log struct {
 	closeErr error         // of the file; read after ended
 }
 
-// line is one formatted entry on its way to the writer.
+// line is where one entry is formatted.
 type line struct{ text []byte }
+
+// queue is what waits for the writer. Lines come as bytes behind each other, so
+// that a busy log wakes nobody for a line: the writer comes by itself.
+type queue struct {
+	most int // lines
+
+	mu    sync.Mutex // guards what follows; nothing is formatted, written or waited for under it
+	text  []byte
+	lines int
+	alert bool // the writer waits for the first line
+	told  bool // it has been woken and has not come yet
+}
+
+// put adds a line, unless there are too many. wake says that the writer should
+// come at once.
+func (q *queue) put(text []byte) (ok, wake bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.lines >= q.most || len(q.text)+len(text) > maxWaiting {
+		return false, false
+	}
+	q.text = append(q.text, text...)
+	q.lines++
+	wake = !q.told && (q.alert || len(q.text) >= fullBatch)
+	q.told = q.told || wake
+	return true, wake
+}
+
+// take empties the queue into empty. If there is nothing, the next line wakes
+// the writer.
+func (q *queue) take(empty []byte) (text []byte, lines int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	text, lines = q.text, q.lines
+	q.text, q.lines = empty, 0
+	q.told, q.alert = false, lines == 0
+	return text, lines
+}
 
 // New returns a log that writes to w, whole lines at a time, several in one call
 // if there are many. It does not close w, and Reopen does nothing. Close ends it.
@@ -143,7 +182,7 @@ func newLog(out output, o Options) (*Log, error) {
 	l := &Log{
 		path: out.path, tell: o.Log, format: format,
 		pool:  sync.Pool{New: func() any { return new(line) }},
-		queue: make(chan *line, o.Queue), alarm: make(chan struct{}, 1),
+		queue: queue{most: o.Queue, alert: true}, wake: make(chan struct{}, 1), alarm: make(chan struct{}, 1),
 		stop: make(chan struct{}), swaps: make(chan swap),
 		ended: make(chan struct{}), reported: make(chan struct{}),
 	}
@@ -161,22 +200,21 @@ func (l *Log) Write(e *edge.Entry) {
 	}
 	n := l.pool.Get().(*line)
 	n.text = l.format(n.text[:0], e)
-	if l.waiting.Add(int64(len(n.text))) <= maxWaiting {
+	size := int64(len(n.text))
+	l.waiting.Add(size)
+	ok, wake := l.queue.put(n.text)
+	if cap(n.text) <= maxPooled {
+		l.pool.Put(n)
+	}
+	if wake {
 		select {
-		case l.queue <- n:
-			return
+		case l.wake <- struct{}{}:
 		default:
 		}
 	}
-	l.recycle(n)
-	l.drop(1)
-}
-
-// recycle takes back a line that is no longer in the queue.
-func (l *Log) recycle(n *line) {
-	l.waiting.Add(-int64(len(n.text)))
-	if cap(n.text) <= maxPooled {
-		l.pool.Put(n)
+	if !ok {
+		l.waiting.Add(-size)
+		l.drop(1)
 	}
 }
 

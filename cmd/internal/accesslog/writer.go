@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 )
 
 const (
-	fullBatch = 64 << 10              // bytes that are written without waiting for more
+	fullBatch = 64 << 10              // bytes for which the writer is woken
 	flushGap  = 10 * time.Millisecond // between writes of batches that are not full
+	maxKept   = 1 << 20               // bytes of a batch that is worth keeping
 	reportGap = time.Minute
 )
 
@@ -44,10 +46,9 @@ type writer struct {
 	l   *Log
 	out output
 
-	batch   []byte
-	lines   uint64    // in batch
-	torn    bool      // the output ends within a line
-	flushed time.Time // last write
+	batch []byte
+	lines uint64 // in batch
+	torn  bool   // the output ends within a line
 }
 
 // run ends when Close was called and the queue is empty.
@@ -55,67 +56,51 @@ func (w *writer) run() {
 	defer close(w.l.ended)
 	gather := time.NewTimer(flushGap)
 	defer gather.Stop()
-	waits := true // for gather
 	for {
 		select {
-		case n := <-w.l.queue:
-			w.take(n)
-			w.takeQueued()
-			rest := flushGap - time.Since(w.flushed)
-			switch {
-			case rest <= 0:
-				w.flush()
-			case !waits:
-				gather.Reset(rest)
-				waits = true
-			}
+		case <-w.l.wake:
 		case <-gather.C:
-			waits = false
-			w.flush()
 		case s := <-w.l.swaps:
 			w.swap(s)
 		case <-w.l.stop:
-			w.takeQueued()
 			w.flush()
 			w.l.closeErr = w.out.close()
 			return
 		}
-	}
-}
-
-// takeQueued takes the lines that are in the queue now. Those that come
-// meanwhile must wait, or a busy log would never look at anything else.
-func (w *writer) takeQueued() {
-	for range len(w.l.queue) {
-		w.take(<-w.l.queue)
-	}
-}
-
-func (w *writer) take(n *line) {
-	if len(w.batch) == 0 && w.torn {
-		w.batch = append(w.batch, '\n')
-	}
-	w.batch = append(w.batch, n.text...)
-	w.lines++
-	w.l.recycle(n)
-	if len(w.batch) >= fullBatch {
-		w.flush()
+		if w.flush() {
+			gather.Reset(flushGap)
+		}
 	}
 }
 
 func (w *writer) swap(s swap) {
-	w.takeQueued()
 	w.flush()
 	err := w.out.close()
 	w.out.w, w.out.file, w.torn = s.file, s.file, false
 	s.done <- err
 }
 
-// flush writes the batch. What cannot be written is dropped: the queue fills up
-// while the disk is full, and the next lines have no less of a right to be tried.
-func (w *writer) flush() {
+// take makes a batch of what is in the queue.
+func (w *writer) take() {
+	empty := w.batch[:0]
+	if cap(empty) > maxKept {
+		empty = nil
+	}
+	text, lines := w.l.queue.take(empty)
+	w.l.waiting.Add(-int64(len(text)))
+	w.batch, w.lines = text, uint64(lines)
+}
+
+// flush writes what is in the queue, and reports whether there was anything. What
+// cannot be written is dropped: the queue fills up while the disk is full, and the
+// next lines have no less of a right to be tried.
+func (w *writer) flush() bool {
+	w.take()
 	if len(w.batch) == 0 {
-		return
+		return false
+	}
+	if w.torn {
+		w.batch = slices.Insert(w.batch, 0, '\n')
 	}
 	n, err := w.out.w.Write(w.batch)
 	if err == nil && n < len(w.batch) {
@@ -124,10 +109,11 @@ func (w *writer) flush() {
 	if err == nil {
 		w.torn = false
 	} else {
-		w.l.failure.Store(&err)
+		failure := err // of its own, so that err stays on the stack
+		w.l.failure.Store(&failure)
 		w.l.drop(w.lines - w.wrote(w.batch[:max(n, 0)]))
 	}
-	w.batch, w.lines, w.flushed = w.batch[:0], 0, time.Now()
+	return true
 }
 
 // wrote says how many lines are whole in a part of the batch.
