@@ -8,7 +8,7 @@ const idleGrace = 1500 * time.Millisecond
 // idleFrom is when an idle connection should be looked at again: it is late
 // then, or gives up its goroutine.
 func (c *conn) idleFrom() moment {
-	grace := after(c.srv.now(), idleGrace)
+	grace := after(c.srv.now(), c.srv.opt.grace)
 	if c.idleUntil != 0 && c.idleUntil < grace {
 		return c.idleUntil
 	}

@@ -51,6 +51,7 @@ type Options struct {
 	Warn func(msg string)
 
 	poison bool // tests: overwrite buffers that were given back
+	grace  time.Duration // tests: how long an idle connection keeps its goroutine; 0 means idleGrace
 }
 
 // defaultRate is in bytes a second: a body or answer of 64 KiB may take four
@@ -72,6 +73,7 @@ func (o Options) complete() (Options, error) {
 	def(&o.IdleTimeout, 75*time.Second)
 	def(&o.BodyTimeout, 30*time.Second)
 	def(&o.WriteTimeout, 60*time.Second)
+	def(&o.grace, idleGrace)
 	if o.MinBodyRate == 0 {
 		o.MinBodyRate = defaultRate
 	}
