@@ -89,6 +89,9 @@ func (r *runner) finish(e lc.Effect, last lastAttempt) {
 			}
 			o.Draining = r.state.Old.ID != 0
 		}
+		if st == OpSuperseded {
+			o.Reason = replaced
+		}
 		r.close(o, st, o.Reason)
 	}
 }
@@ -109,6 +112,9 @@ func (r *runner) fallsBack(rev uint64) {
 		r.tell(o, o.Kind+": failed"+because(o.Reason)+"; the build of before is committed again as revision "+itoa(int(rev)))
 	}
 }
+
+// replaced is why an operation is superseded.
+const replaced = "a newer release took its place"
 
 func stateOf(e lc.Effect) OpState {
 	switch e.Outcome {
@@ -158,8 +164,7 @@ func (r *runner) settleOps() {
 			o.end(OpDone, "", now)
 			r.tell(o, o.Kind+": done")
 		case o.ended == nil && o.superseded(uint64(r.state.Desired.Rev), uint64(r.attempted())):
-			o.end(OpSuperseded, "a newer release replaced it", now)
-			r.tell(o, o.Kind+": superseded")
+			r.close(o, OpSuperseded, replaced)
 		case o.ended == nil && r.state.Paused && r.state.Attempt.Gen == 0:
 			r.close(o, OpCommitted, "committed, not started: the app is paused")
 		case o.ended == nil && r.quiet():

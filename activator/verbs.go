@@ -226,12 +226,33 @@ func (a *Activator) Sleep(_ context.Context, c Change) (Operation, error) {
 		}
 		r.step(lc.Event{Kind: lc.SleepAsked})
 		if r.state.Cur.Stage == lc.Serving || r.state.Attempt.Gen != 0 {
-			n := r.act.front.Activity(r.name)
-			return fmt.Errorf("%w: app %s is busy (%d in flight, %d parked, state %s): try again, or use usher pause", ErrConflict, r.name, n.InFlight, n.Parked, r.stateName())
+			return fmt.Errorf("%w: app %s cannot sleep now: %s", ErrConflict, r.name, r.keepsAwake())
 		}
 		o.ended = func(s *lc.State) bool { return s.Cur.ID == 0 }
 		return nil
 	})
+}
+
+// keepsAwake says why the app was not put to sleep and what to do about it, in
+// the order in which the core asks.
+func (r *runner) keepsAwake() string {
+	s := &r.state
+	n := r.act.front.Activity(r.name)
+	switch {
+	case s.Paused:
+		return "it is paused, and its process stays: usher resume " + r.name + " first"
+	case s.Halt != lc.HaltNone:
+		return "it is being stopped"
+	case s.Attempt.Gen != 0 || s.Next.ID != 0:
+		return "it moves to generation " + itoa(int(max(s.Attempt.Gen, s.Next.ID))) + ": try again when that has ended (usher events " + r.name + " -f)"
+	case s.Old.ID != 0:
+		return "generation " + itoa(int(s.Old.ID)) + ", its predecessor, is still on its way out: try again when it is gone, after drain_timeout and stop_timeout at the latest"
+	case s.ReportOwed:
+		return "its last release could not be recorded yet, so nothing could wake it: look at usher's log, for example for a full disk"
+	case n.InFlight > 0:
+		return fmt.Sprintf("%d in flight, open streams and WebSockets included: try again, or use usher pause", n.InFlight)
+	}
+	return fmt.Sprintf("a request came in between (%d parked, state %s): try again", n.Parked, r.stateName())
 }
 
 // Pause parks the app's requests, or answers them with the owner's page.

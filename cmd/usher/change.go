@@ -15,7 +15,7 @@ func (c *cli) changeCommands() []*cobra.Command {
 		c.plainCommand("wake", "Start a sleeping app now", (*client.Client).Wake),
 		c.plainCommand("sleep", "Stop an idle app until its next request", (*client.Client).Sleep),
 		c.plainCommand("resume", "Serve a paused app again", (*client.Client).Resume),
-		c.plainCommand("remove", "Drain an app and forget it", (*client.Client).Remove),
+		c.removeCommand(),
 		c.pauseCommand(),
 		c.restartCommand(),
 		c.rollbackCommand(),
@@ -51,12 +51,24 @@ func (c *cli) plainCommand(verb, short string, send func(*client.Client, context
 	})
 }
 
+func (c *cli) removeCommand() *cobra.Command {
+	cmd := c.plainCommand("remove", "Drain, stop and forget an app that the config file no longer has", (*client.Client).Remove)
+	cmd.Long = `An app that the config file has would come back with the next reload, so it is
+not removed: take it out of the file and run usher reload, which drains, stops
+and forgets it. Remove does so for an app that usher knows and the file does not.`
+	return cmd
+}
+
 func (c *cli) pauseCommand() *cobra.Command {
 	var maintenance bool
 	cmd := c.verbCommand("pause", "Stop serving an app; requests wait, or get its maintenance page",
 		func(ctx context.Context, cl *client.Client, ch admin.Change) (admin.Operation, error) {
 			return cl.Pause(ctx, admin.PauseRequest{Change: ch, Maintenance: maintenance})
 		})
+	cmd.Long = `Requests of a paused app wait for usher resume, park_timeout at most. With
+--maintenance they are answered with 503 and the app's maintenance_page, or one
+that is built in, cached pages too. Either way the process stays, and the pause
+lasts over restarts of usher.`
 	cmd.Flags().BoolVar(&maintenance, "maintenance", false, "answer 503 at once instead of making requests wait")
 	return cmd
 }

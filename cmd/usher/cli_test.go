@@ -249,7 +249,7 @@ func TestEveryEndOfAnOperationHasItsExitCode(t *testing.T) {
 		},
 		{
 			admin.OpSuperseded, admin.Awake, exitConflict,
-			"usher: deploy hello: superseded: why\na newer change took its place; look with usher status hello\n",
+			"usher: deploy hello: superseded: why\nlook with usher status hello\n",
 		},
 		{admin.OpAbandoned, admin.Asleep, exitFailed, "usher: deploy hello: abandoned: why\nit took 1s\nhello is asleep\n"},
 		{admin.OpDown, admin.Down, exitFailed, "usher: deploy hello: down: why\nit took 1s\n" +

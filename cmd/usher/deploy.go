@@ -96,9 +96,15 @@ func (d *deploy) stage(ctx context.Context) (string, error) {
 		}
 		return "", fmt.Errorf("open artifact: %w", err)
 	}
-	// A name that does not exist is told before a long upload, not after it.
-	if _, err := d.client.App(ctx, d.app); err != nil {
+	// What usher would refuse is told before a long upload, not after it.
+	switch st, err := d.client.App(ctx, d.app); {
+	case err != nil:
 		return "", err
+	case st.External:
+		return "", &admin.Error{
+			Kind: admin.Conflict, Detail: "it is a target in the config file, whose process usher does not start",
+			Hint: "deploy it with --target ADDR",
+		}
 	}
 	kind, body, err := d.pack(ctx, d.artifact)
 	if err != nil {

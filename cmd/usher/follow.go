@@ -236,7 +236,7 @@ func (p *pending) conclude(ctx context.Context, op admin.Operation) error {
 		return &exitError{
 			code:  exitConflict,
 			err:   fmt.Errorf("%s %s: superseded%s", p.verb, p.app, because(op.Reason)),
-			lines: []string{"a newer change took its place; look with usher status " + p.app},
+			lines: []string{"look with usher status " + p.app},
 		}
 	}
 	return &exitError{

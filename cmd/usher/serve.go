@@ -60,7 +60,7 @@ func logger(w io.Writer, verbose bool) *slog.Logger {
 
 func announce(w io.Writer, f *config.File) {
 	for _, a := range f.Server.Listen {
-		fmt.Fprintf(w, "usher: serving %d apps on %s\n", len(f.Apps), a)
+		fmt.Fprintf(w, "usher: serving %s on %s\n", plural(len(f.Apps), "app"), a)
 	}
 	fmt.Fprintf(w, "usher: admin api on %s\n", f.Server.Admin)
 }
@@ -76,7 +76,7 @@ func serveError(err error) error {
 		for _, p := range problems {
 			lines = append(lines, p.String())
 		}
-		return &exitError{code: exitConfig, err: fmt.Errorf("the config file has %d problems; nothing was started", len(problems)), lines: lines}
+		return &exitError{code: exitConfig, err: fmt.Errorf("the config file has %s; nothing was started", plural(len(problems), "problem")), lines: lines}
 	}
 	return err
 }

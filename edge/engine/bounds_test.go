@@ -220,6 +220,7 @@ func (c *client) slowly(n int64, perSecond int64) (read int64, err error) {
 
 // A write may wait for long; what counts is that the client takes enough of it.
 func TestASlowReaderThatKeepsUpIsServed(t *testing.T) {
+	t.Parallel()
 	const size = 8 << 20
 	o := newTCPOrigin(t, each(func(s *stage, _ *http.Request) {
 		s.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size)
@@ -247,6 +248,7 @@ func TestASlowReaderThatKeepsUpIsServed(t *testing.T) {
 // Of a unix socket the kernel does not tell how much the peer has taken, so no
 // write there is longer than a slow peer can take in the time it has.
 func TestALargePageOfTheCacheReachesASlowPeerOnAUnixSocket(t *testing.T) {
+	t.Parallel()
 	const size = 3 << 20
 	o := newOrigin(t, each(func(s *stage, _ *http.Request) {
 		s.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\nCache-Control: max-age=60\r\n\r\n", size)
@@ -274,6 +276,7 @@ func TestALargePageOfTheCacheReachesASlowPeerOnAUnixSocket(t *testing.T) {
 }
 
 func TestAReaderThatTricklesIsCutOff(t *testing.T) {
+	t.Parallel()
 	o := newTCPOrigin(t, func(s *stage) {
 		s.read()
 		s.say("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")
@@ -295,6 +298,7 @@ func TestAReaderThatTricklesIsCutOff(t *testing.T) {
 // An upload waits for an app that does not read, however long; nobody blames the
 // client for it.
 func TestAClientIsNotBlamedForAnAppThatIsSlowToTakeTheBody(t *testing.T) {
+	t.Parallel()
 	const size = 4 << 20
 	held := make(chan struct{})
 	o := newTCPOrigin(t, each(func(s *stage, q *http.Request) {

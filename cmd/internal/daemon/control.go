@@ -55,8 +55,15 @@ func (c *control) App(_ context.Context, name string) (admin.AppStatus, error) {
 }
 
 func (c *control) Upload(ctx context.Context, up admin.UploadRequest) (admin.Build, error) {
-	if _, err := c.d.act.Status(up.App); err != nil {
+	st, err := c.d.act.Status(up.App)
+	if err != nil {
 		return admin.Build{}, publicError(err)
+	}
+	if st.External {
+		return admin.Build{}, &admin.Error{
+			Kind: admin.Conflict, Detail: fmt.Sprintf("app %s is a target in the config file, whose process usher does not start", up.App),
+			Hint: "deploy it with --target ADDR",
+		}
 	}
 	body := &counter{r: up.Body}
 	b, err := c.d.depot.Receive(ctx, body, artifact.Kind(up.Kind))
@@ -130,8 +137,8 @@ func (c *control) Remove(ctx context.Context, req admin.Change) (admin.Operation
 	if _, ok := c.d.file.Load().App(req.App); ok {
 		return admin.Operation{}, &admin.Error{
 			Kind: admin.Conflict, Code: admin.CodeFileOwned,
-			Detail: fmt.Sprintf("app %s stands in the config file %s", req.App, c.d.file.Load().Path),
-			Hint:   "take it out of the file and run usher reload; it is removed after its drain",
+			Detail: fmt.Sprintf("app %s is in the config file %s and would come back", req.App, c.d.file.Load().Path),
+			Hint:   "take it out of the file and run usher reload, which drains, stops and forgets it",
 		}
 	}
 	return simple(ctx, req, c.d.act.Remove)

@@ -248,7 +248,7 @@ func TestOneClientCannotFillTheLotOfAnApp(t *testing.T) {
 func TestRequestsInsideAreBoundForAllAndForEachClient(t *testing.T) {
 	t.Parallel()
 	u := start(t, options{apps: []app{{
-		artifact: hello(t, "v1", "delay=2s"), lines: []string{"max_in_flight = 3", "max_in_flight_per_client = 2"}, health: []string{`path = "/health"`},
+		artifact: hello(t, "v1", "delay=2s"), lines: []string{"max_in_flight = 3", "max_in_flight_per_client = 2"},
 	}}})
 	u.must("wake", "hello")
 	ask := func(ip string) *lane {
