@@ -22,8 +22,9 @@
 //     is taken on the way of a request that does not park.
 //   - No wake-up is lost. A request parks only while the slot it met is still
 //     the app's slot, checked under the lock that lets parked requests go.
-//   - A parked request is bounded by number, bytes and time, keeps its place in
-//     the order of arrival, and gives it back the moment its client leaves.
+//   - Parked requests are bounded by number, bytes and time, and one client's by
+//     its share of the lot. Each keeps its place in the order of arrival, and
+//     gives it back the moment its client leaves.
 //   - A change of one app's configuration touches nothing of another's.
 //   - Every request ends exactly one way. What begins and what ends is counted
 //     in different places. The books of an attempt add up exactly, whatever

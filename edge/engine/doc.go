@@ -25,6 +25,11 @@
 //   - 100 Continue is sent at most once, and not before an app has the head.
 //   - An idle connection holds no buffer. No request arms a timer: one sweeper
 //     per server looks at all deadlines, so they are met within sweepEvery.
+//   - Who is connected is bounded, for all, for a listener and for each client.
+//     What is beyond waits to be accepted, or is refused if its client has too
+//     many; what is connected already is never closed for it.
+//   - A client that sends or takes too little is given up. What counts is the time
+//     in which the client is waited for: nobody pays for an app that is slow.
 //   - Shutdown returns by its context's end with no goroutine left.
 //
 // What Shutdown does not do: wait for upgraded connections and event streams;
