@@ -54,6 +54,7 @@ type Entry struct {
 	Host       []byte
 	Target     []byte
 	Minor      uint8
+	Header     Header // of the request; nil if its head was not to be had
 	ID         []byte
 	Result     Result
 	Cache      CacheResult
@@ -151,7 +152,7 @@ func (e *Edge) log(r *Request, res Result, took time.Duration) {
 	n := &r.entry // kept: a fresh one would be an allocation per request
 	*n = Entry{
 		Time: r.start, Client: r.Client, Method: r.Method, Host: r.HostPort, Target: r.Target, Minor: r.Minor,
-		ID: r.ID, Result: res, Cache: r.cache, Parked: r.parked, Duration: took, Retries: r.retries,
+		Header: r.Header, ID: r.ID, Result: res, Cache: r.cache, Parked: r.parked, Duration: took, Retries: r.retries,
 	}
 	if r.app != nil {
 		n.App = r.app.name

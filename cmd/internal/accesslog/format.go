@@ -80,7 +80,7 @@ func statusOf(e *edge.Entry) int {
 }
 
 // appendCombined appends e in the combined log format, in local time. A field
-// that is not known is "-"; so are referrer and user agent.
+// that is not known is "-".
 func appendCombined(b []byte, e *edge.Entry) []byte {
 	if plainToken(e.Client) {
 		b = append(b, e.Client...)
@@ -103,7 +103,25 @@ func appendCombined(b []byte, e *edge.Entry) []byte {
 	b = orDash(b, int64(statusOf(e)))
 	b = append(b, ' ')
 	b = orDash(b, e.Result.BytesOut)
-	return append(b, ` "-" "-"`+"\n"...)
+	b = field(b, e.Header, "referer")
+	b = field(b, e.Header, "user-agent")
+	return append(b, '\n')
+}
+
+// maxField is how much of a field is logged: a client chooses what is in it.
+const maxField = 1 << 10
+
+// field appends the first value of a request field in quotes.
+func field(b []byte, h edge.Header, name string) []byte {
+	b = append(b, ' ', '"')
+	var v []byte
+	if h != nil {
+		v = h.Get(name)
+	}
+	if len(v) == 0 {
+		return append(b, '-', '"')
+	}
+	return append(escape(b, v[:min(len(v), maxField)], escapeC), '"')
 }
 
 func orDash(b []byte, n int64) []byte {

@@ -32,6 +32,33 @@ func with(change func(*edge.Entry)) *edge.Entry {
 	return e
 }
 
+// head is the fields of a request.
+type head map[string]string
+
+func (h head) Get(name string) []byte {
+	if v, ok := h[name]; ok {
+		return []byte(v)
+	}
+	return nil
+}
+
+func (h head) Each(string, func([]byte) bool) {}
+
+func TestTheCombinedFormatHasReferrerAndUserAgentAndNoOtherField(t *testing.T) {
+	fields := head{"user-agent": `Browser "1\2"`, "authorization": "secret", "cookie": "secret", "referer": strings.Repeat("r", 5000)}
+	e := with(func(e *edge.Entry) { e.Header = fields })
+	line := string(appendCombined(nil, e))
+	if want := ` "` + strings.Repeat("r", 1024) + `" "Browser \"1\\2\""` + "\n"; !strings.HasSuffix(line, want) {
+		t.Errorf("%s does not end with %s", line, want)
+	}
+	if all := line + string(appendJSON(nil, e)); strings.Contains(all, "secret") {
+		t.Errorf("a secret is logged: %s", all)
+	}
+	if line := string(appendJSON(nil, e)); strings.Contains(line, "rrr") || strings.Contains(line, "Browser") {
+		t.Errorf("JSON has fields: %s", line)
+	}
+}
+
 func TestALineHasWhatIsKnownOfTheRequest(t *testing.T) {
 	for _, tc := range []struct {
 		name           string

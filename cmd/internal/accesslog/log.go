@@ -10,7 +10,8 @@
 //     control characters and everything else that does not print is escaped. A
 //     line in the JSON format is always valid JSON.
 //   - No field of a request or an answer is logged, so no Authorization and no
-//     Cookie. A target is logged with its query.
+//     Cookie; but the combined format has Referer and User-Agent, 1 KiB of each at
+//     most. A target is logged with its query.
 //   - Lines come in the order in which Write took them, and reach the file
 //     within a few milliseconds.
 //   - Every entry is either written or counted as dropped, as long as Close is
@@ -41,8 +42,7 @@ type Format string
 const (
 	// JSON is one object per line; appendJSON has the fields.
 	JSON Format = "json"
-	// Combined is the format of that name that Apache and nginx write, without
-	// referrer and user agent, which are never logged.
+	// Combined is the format of that name that Apache and nginx write.
 	Combined Format = "combined"
 )
 

@@ -269,7 +269,7 @@ func TestTheAccessLogHasOneLinePerRequestAndNoSecrets(t *testing.T) {
 			u.begin()
 			const secret = "hunter2"
 			l := u.lane()
-			fmt.Fprintf(l.conn, "GET /version?q=1 HTTP/1.1\r\nHost: hello.localhost\r\nAuthorization: Bearer %s\r\nCookie: session=%s\r\nProxy-Authorization: Basic %s\r\n\r\n", secret, secret, secret)
+			fmt.Fprintf(l.conn, "GET /version?q=1 HTTP/1.1\r\nHost: hello.localhost\r\nUser-Agent: a \"browser\"\r\nAuthorization: Bearer %s\r\nCookie: session=%s\r\nProxy-Authorization: Basic %s\r\n\r\n", secret, secret, secret)
 			ok(t, l.answer())
 			fmt.Fprint(l.conn, "GET /status?code=404 HTTP/1.1\r\nHost: hello.localhost\r\nSet-Cookie: x\r\n\r\n")
 			l.answer()
@@ -284,7 +284,7 @@ func TestTheAccessLogHasOneLinePerRequestAndNoSecrets(t *testing.T) {
 				t.Errorf("a log holds what must not be logged:\n%s", text)
 			}
 			lines := strings.Split(text, "\n")
-			want := []string{`"GET /version?q=1 HTTP/1.1" 200 `, `"GET /status?code=404 HTTP/1.1" 404 `}
+			want := []string{`"GET /version?q=1 HTTP/1.1" 200 3 "-" "a \"browser\""`, `"GET /status?code=404 HTTP/1.1" 404 `}
 			if format == "json" {
 				want = []string{`"target":"/version?q=1","protocol":"HTTP/1.1","status":200`, `"target":"/status?code=404","protocol":"HTTP/1.1","status":404`}
 			}
