@@ -16,8 +16,11 @@ func TestEveryCauseHasAStatusAndALabelOfItsOwn(t *testing.T) {
 			t.Errorf("causes %d and %d share the label %s", c, other, v.Label)
 		}
 		labels[v.Label] = c
-		if v.Status == 503 && !v.Retry {
-			t.Errorf("%s: a 503 without Retry-After", v.Label)
+		if (v.Status == 503 || v.Status == 429) != v.Retry {
+			t.Errorf("%s: status %d, and Retry-After is %v", v.Label, v.Status, v.Retry)
+		}
+		if _, told := wordsOfProxyStatus()[v.Error]; !told && v.Error != "" {
+			t.Errorf("%s: RFC 9209 knows no error %q", v.Label, v.Error)
 		}
 		if c.Ending() == Served {
 			t.Errorf("%s: a cause that ends well", v.Label)
@@ -25,11 +28,29 @@ func TestEveryCauseHasAStatusAndALabelOfItsOwn(t *testing.T) {
 	}
 }
 
+// wordsOfProxyStatus are the error types of RFC 9209 §2.3.
+func wordsOfProxyStatus() map[string]struct{} {
+	all := map[string]struct{}{}
+	for _, w := range []string{
+		"dns_timeout", "dns_error", "destination_not_found", "destination_unavailable", "destination_ip_prohibited", "destination_ip_unroutable",
+		"connection_refused", "connection_terminated", "connection_timeout", "connection_read_timeout", "connection_write_timeout",
+		"connection_limit_reached", "tls_protocol_error", "tls_certificate_error", "tls_alert_received", "http_request_error",
+		"http_request_denied", "http_response_incomplete", "http_response_header_section_size", "http_response_header_size",
+		"http_response_body_size", "http_response_trailer_section_size", "http_response_trailer_size", "http_response_transfer_coding",
+		"http_response_content_coding", "http_response_timeout", "http_upgrade_failed", "http_protocol_error", "proxy_internal_response",
+		"proxy_internal_error", "proxy_configuration_error", "proxy_loop_detected",
+	} {
+		all[w] = struct{}{}
+	}
+	return all
+}
+
 func TestCausesHaveTheStatusesOfTheDesign(t *testing.T) {
 	for c, want := range map[Cause]int{
 		CauseNoSuchHost: 404, CauseNoRelease: 503, CauseWakeFailed: 503, CauseParkFull: 503, CauseParkTimeout: 504,
 		CauseConnectRefused: 502, CauseDiedBeforeResponse: 502, CauseFirstByteTimeout: 504, CauseClientGone: 499,
 		CauseDraining: 503, CauseMaintenance: 503, CauseBodyTooLarge: 413, CauseLoop: 508,
+		CauseClientParkFull: 429, CauseClientAtCapacity: 429, CauseClientConnections: 429, CauseAtCapacity: 503,
 	} {
 		if got := c.Verdict().Status; got != want {
 			t.Errorf("%s: %d, want %d", c, got, want)

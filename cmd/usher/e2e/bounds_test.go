@@ -203,6 +203,30 @@ func TestSlowAndLargeRequestsAreRefusedAndIdleConnectionsClosed(t *testing.T) {
 	}
 }
 
+func TestAClientThatTakesItsAnswerTooSlowlyIsCutOff(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{server: []string{`write_timeout = "1s"`, `min_write_rate = "1GiB"`}})
+	l := u.lane()
+	if err := l.conn.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(l.conn, "GET /big?n=%d HTTP/1.1\r\nHost: hello.localhost\r\n\r\n", 1<<30)
+	buf := make([]byte, 4<<10)
+	_ = l.conn.SetReadDeadline(time.Now().Add(time.Minute))
+	begun := time.Now()
+	for {
+		if _, err := io.ReadFull(l.conn, buf); err != nil {
+			break
+		}
+		pass(20 * time.Millisecond)
+	}
+	if took := time.Since(begun); took > 30*time.Second {
+		t.Errorf("cut off after %s", took)
+	}
+	u.awaitMetric(1, "usher_request_causes_total", `cause="slow-client"`)
+	u.awaitMetric(1, "usher_request_endings_total", `ending="gone"`)
+}
+
 func TestOneClientCannotFillTheLotOfAnApp(t *testing.T) {
 	t.Parallel()
 	u := start(t, options{
