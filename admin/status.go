@@ -71,6 +71,9 @@ type AppStatus struct {
 	// IdleInMS is the time to idle sleep, if nothing comes; nil when it will not.
 	IdleInMS *int64 `json:"idle_in_ms,omitempty"`
 
+	// ReceiptMismatches counts receipts since usher's start that do not add up.
+	ReceiptMismatches uint64 `json:"receipt_mismatches,omitempty"`
+
 	// Version changes with every durable change of the app. It is opaque, made of
 	// letters, digits, '.', '-' and '_', and is the ETag of the resource. Counters
 	// and states that are not durable do not change it.

@@ -32,7 +32,8 @@ func (c *cli) deployCommand() *cobra.Command {
 		Long: `Deploy uploads ARTIFACT (an executable file or a directory), commits a new
 revision and starts it; ARTIFACT may also be the digest of a build that usher
 keeps. It returns when new requests are served by the new build, or with
---wait=drained when the old one is gone. A build that does not get healthy
+--wait=drained when the old one is gone, and then says what became of the requests
+that came in meanwhile (see usher receipts). A build that does not get healthy
 changes nothing and exits with 1. Leaving early never cancels a deploy.`,
 		Args:              positional(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: c.completeApps,

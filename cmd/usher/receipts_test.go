@@ -84,6 +84,12 @@ func TestAReceiptThatDoesNotAddUpSaysSoFirst(t *testing.T) {
 		Counts: &admin.ReceiptCounts{Accepted: 3, Served: 2, ServedByIncumbent: 2, Mismatch: []string{"3 accepted, but 2 served = 2"}},
 	}
 	tt.ctl.SetReceipt(rc)
+	a := hello()
+	a.ReceiptMismatches = 1
+	tt.ctl.SetApp(a)
+	if _, out, _ := tt.run("status", "hello"); !strings.Contains(out, "receipts    1 DO NOT ADD UP: see usher receipts hello\n") {
+		t.Errorf("status says nothing:\n%s", out)
+	}
 	tt.expect(exitOK, `attempt 6: release of revision 3, overlap: failed: not started
   !! DOES NOT ADD UP: 3 accepted, but 2 served = 2
   executed  no: it is proven that nothing of the build ran

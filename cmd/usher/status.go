@@ -118,6 +118,7 @@ func (c *cli) facts(a admin.AppStatus) [][2]string {
 		{"failures", nonzero(a.Failures)},
 		{"next retry", c.ahead(a.NextRetry)},
 		{"idle sleep", idleText(a.IdleInMS)},
+		{"receipts", mismatchText(a)},
 		{"version", a.Version},
 	}
 	kept := all[:0]
@@ -178,6 +179,13 @@ func modeText(a admin.AppStatus) string {
 		return a.Mode + " (external target)"
 	}
 	return a.Mode
+}
+
+func mismatchText(a admin.AppStatus) string {
+	if a.ReceiptMismatches == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d DO NOT ADD UP: see usher receipts %s", a.ReceiptMismatches, a.Name)
 }
 
 func isolationText(i admin.Isolation) string {

@@ -128,6 +128,19 @@ func (d *daemon) status(ctx context.Context, app string) (status, error) {
 	return s, nil
 }
 
+// receipts shows what usher itself has counted of the swaps.
+func (t *story) receipts(ctx context.Context) error {
+	out, err := t.command(ctx, "receipts", "hello").Output()
+	if err != nil {
+		return fmt.Errorf("usher receipts hello: %w", err)
+	}
+	t.say("usher's own account of the two swaps, by usher receipts hello:\n\n%s", bytes.TrimRight(out, "\n"))
+	if bytes.Contains(out, []byte("DOES NOT ADD UP")) {
+		return errors.New("a receipt does not add up")
+	}
+	return nil
+}
+
 // deploy runs `usher deploy` and shows its progress while it happens.
 func (d *daemon) deploy(ctx context.Context, show io.Writer, app, build, mode string) error {
 	cmd := d.command(ctx, "deploy", app, build, "--mode", mode)

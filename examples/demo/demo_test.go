@@ -67,7 +67,7 @@ func TestTheDemoTellsItsStory(t *testing.T) {
 	}
 	for _, part := range []string{
 		"both are asleep", "the first request woke hello", "50 requests at once woke notes", "hello: starting",
-		"overlap to v2  before", "hold to v3", "ms each", "none failed",
+		"overlap to v2  before", "hold to v3", "ms each", "attempt 2: release of revision 2", "none failed",
 	} {
 		if !strings.Contains(out, part) {
 			t.Errorf("lacks %q:\n%s", part, out)

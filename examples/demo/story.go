@@ -57,7 +57,7 @@ func (t *story) tell(ctx context.Context) error {
 		}
 	}
 	t.printTable()
-	err := t.verdict()
+	err := errors.Join(t.receipts(ctx), t.verdict())
 	if t.keep {
 		t.say("it goes on until you press Ctrl-C; open\n    %s\n    %s\nand look with\n    %s --admin unix:%s status",
 			t.stage.url("hello"), t.stage.url("notes"), t.stage.usher, t.stage.adminSocket())

@@ -102,6 +102,9 @@ func (c *control) status(s activator.Status) admin.AppStatus {
 			Number: g.Number, Role: g.Role, Revision: g.Revision, State: g.Stage, PID: g.PID, Address: g.Address, StartedAt: some(g.StartedAt),
 		})
 	}
+	if t, err := c.d.act.Totals(s.Name); err == nil { // else it was removed meanwhile
+		out.ReceiptMismatches = t.Mismatches
+	}
 	c.traffic(s, &out)
 	return out
 }

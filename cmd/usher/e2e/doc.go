@@ -6,6 +6,7 @@
 //
 //   - every request that was accepted has ended in exactly one way, and nothing
 //     is in flight, parked or streaming any more;
+//   - every receipt adds up;
 //   - no process of an app is left, none is a zombie, and there is no control
 //     group without one;
 //   - the run directory holds no socket and no record, the state directory no

@@ -188,6 +188,9 @@ func (u *usher) accounts() error {
 	if accepted != ended || ended != coded {
 		errs = append(errs, fmt.Errorf("%g were accepted, %g ended, %g have a status class", accepted, ended, coded))
 	}
+	if n := m.sum("usher_receipt_mismatch_total"); n != 0 {
+		errs = append(errs, fmt.Errorf("%g receipts do not add up", n))
+	}
 	return errors.Join(errs...)
 }
 
