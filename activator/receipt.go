@@ -134,7 +134,7 @@ func (r *runner) admitted(e lc.Effect) {
 	}
 	if rel, ok := r.record.Release(rc.Revision); ok {
 		rc.Build, rc.Digest = rel.Build, rel.Digest
-		if e.Cause == lc.CauseRelease || e.Cause == lc.CauseInstall {
+		if e.Cause == lc.CauseRelease || e.Cause == lc.CauseInstall || e.Cause == lc.CauseConfig {
 			rc.Steps = append(rc.Steps, store.ReceiptStep{Name: TookCommitted, Took: max(now.Sub(rel.CreatedAt), 0)})
 		}
 	}
