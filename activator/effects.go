@@ -47,6 +47,14 @@ func (r *runner) execute(e lc.Effect) {
 		r.forget(e.Gen)
 	case lc.RestoreLimit:
 		r.restoreLimit(e)
+	default:
+		r.executeMore(e)
+	}
+}
+
+// executeMore carries out what is about timers, records and the end.
+func (r *runner) executeMore(e lc.Effect) {
+	switch e.Kind {
 	case lc.Arm:
 		r.armed(e)
 	case lc.Disarm:

@@ -56,6 +56,8 @@ type AppStatus struct {
 	// External is true for an app whose process usher does not own.
 	External  bool      `json:"external,omitempty"`
 	Isolation Isolation `json:"isolation"`
+	// Limits of all its processes together; nil: none are set.
+	Limits *Limits `json:"limits,omitempty"`
 	// Proof is what "stopped" rests on: "cgroup", "session" (weaker) or empty.
 	Proof string `json:"proof,omitempty"`
 
@@ -88,6 +90,15 @@ type Isolation struct {
 	User string `json:"user,omitempty"`
 }
 
+// Limits bound what the processes of an app may use together. Zero is no limit.
+type Limits struct {
+	Memory uint64 `json:"memory,omitempty"` // bytes
+	PIDs   uint64 `json:"pids,omitempty"`   // processes and threads
+	// Level is "cgroup", or "none" where they are not in effect; Problem says why.
+	Level   string `json:"level"`
+	Problem string `json:"problem,omitempty"`
+}
+
 // GenerationStatus is one run that is not yet proven gone.
 type GenerationStatus struct {
 	Number    uint64     `json:"number"`
@@ -105,7 +116,7 @@ type Outcome struct {
 	Attempt uint64 `json:"attempt"`
 	// Operation that asked for the attempt; empty if none did.
 	Operation string `json:"operation,omitempty"`
-	// Outcome is done, failed, abandoned or down.
+	// Outcome is done, failed, abandoned, down or restored.
 	Outcome string `json:"outcome"`
 	Reason  string `json:"reason,omitempty"`
 	// Executed is false only if it is proven that nothing of the build ran.

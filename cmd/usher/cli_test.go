@@ -143,6 +143,7 @@ func hello() admin.AppStatus {
 		Revision: 2, Desired: 2, Good: 2, Reported: 2, Generation: 5, Version: "v7",
 		Build: "4f2a9c01d3e5", Digest: "sha256:4f2a9c01d3e5", PID: 1234, Address: "127.0.0.1:20001",
 		InFlight: 3, Mode: "overlap", Isolation: admin.Isolation{Level: "cgroup", User: "hello"}, Proof: "cgroup",
+		Limits:      &admin.Limits{Memory: 256 << 20, PIDs: 200, Level: "none", Problem: "no memory controller"},
 		LastOutcome: &admin.Outcome{Attempt: 4, Outcome: "done", Executed: true, Cause: "release", At: admintest.Epoch(), DrainMS: 1500},
 	}
 }

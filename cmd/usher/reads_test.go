@@ -48,6 +48,7 @@ address     127.0.0.1:20001
 requests    3 in flight, 0 parked
 swap mode   overlap
 isolation   cgroup, user hello
+limits      memory 256MiB, pids 200 (not in effect: no memory controller)
 stop proof  cgroup
 failures    3
 next retry  in 30s

@@ -113,6 +113,7 @@ func (c *cli) facts(a admin.AppStatus) [][2]string {
 		{"requests", fmt.Sprintf("%d in flight, %d parked", a.InFlight, a.Parked)},
 		{"swap mode", modeText(a)},
 		{"isolation", isolationText(a.Isolation)},
+		{"limits", limitsText(a.Limits)},
 		{"stop proof", a.Proof},
 		{"restarts", nonzero(a.Restarts)},
 		{"failures", nonzero(a.Failures)},
@@ -193,6 +194,37 @@ func isolationText(i admin.Isolation) string {
 		return i.Level
 	}
 	return i.Level + ", user " + i.User
+}
+
+// bytesText is a size in the largest unit that leaves no rest.
+func bytesText(n uint64) string {
+	for _, u := range []struct {
+		name string
+		size uint64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n%u.size == 0 {
+			return number(n/u.size) + u.name
+		}
+	}
+	return number(n) + "B"
+}
+
+func limitsText(l *admin.Limits) string {
+	if l == nil {
+		return ""
+	}
+	var parts []string
+	if l.Memory != 0 {
+		parts = append(parts, "memory "+bytesText(l.Memory))
+	}
+	if l.PIDs != 0 {
+		parts = append(parts, "pids "+number(l.PIDs))
+	}
+	text := strings.Join(parts, ", ")
+	if l.Level == "none" {
+		text += " (not in effect: " + l.Problem + ")"
+	}
+	return text
 }
 
 func idleText(ms *int64) string {

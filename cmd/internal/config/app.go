@@ -39,6 +39,7 @@ func readApp(t *table, name string, s *serverRead) *appRead {
 	a.modes()
 	a.durations()
 	a.sizes()
+	a.limits()
 	a.maintenance()
 	a.health()
 	a.cache()
@@ -192,6 +193,26 @@ func (a *appRead) checkShares() {
 	}
 }
 
+// What limits may be. A process of usher's own waits in the app's place before the
+// app begins, so less would not even do for that.
+const (
+	leastMemory, mostMemory = 16 << 20, 1 << 50
+	leastPIDs, mostPIDs     = 32, 4 << 20
+)
+
+func (a *appRead) limits() {
+	l, ok := a.t.table("limits")
+	if !ok {
+		return
+	}
+	a.Limits.Memory = l.size("memory", 0, leastMemory, mostMemory)
+	a.Limits.PIDs = l.integer("pids", 0, leastPIDs, mostPIDs)
+	l.done()
+	if a.s.noCgroup != "" && a.Limits != (Limits{}) {
+		a.t.warnf("limits", "are not in effect: they need a cgroup, and there is none because %s", a.s.noCgroup)
+	}
+}
+
 func (a *appRead) health() {
 	h, _ := a.t.table("health")
 	a.Health.Path = "/"
@@ -314,7 +335,7 @@ func (a *appRead) checkExternal() {
 		return
 	}
 	for _, key := range []string{
-		"artifact", "command", "listen", "user", "group", "env", "fallback", "single_writer", "start",
+		"artifact", "command", "listen", "user", "group", "env", "limits", "fallback", "single_writer", "start",
 		"idle_timeout", "wake_timeout", "hold_drain", "stop_timeout",
 	} {
 		if t.has(key) {

@@ -234,6 +234,7 @@ tls_ask = true
 env = { GREETING = "hi", EMPTY = "" }
 health = { path = "/up?x=1", timeout = "5s", host = "2001:db8::3", headers = { X-Probe = "usher" } }
 cache = { enabled = true, max_object = "2KiB" }
+limits = { memory = "256MiB", pids = 200 }
 
 [apps.api]
 hosts = ["api.localhost"]
@@ -272,6 +273,7 @@ target = "unix:api.sock"
 		Command: []string{"./server", "--flag", ""}, Env: map[string]string{"GREETING": "hi", "EMPTY": ""},
 		User:   Account{Name: "hello", UID: 1001, GID: 33, Home: "/home/hello"},
 		Listen: Listen{Kind: "socket"},
+		Limits: Limits{Memory: 256 << 20, PIDs: 200},
 		Swap:   Hold, FallbackToGood: true, BestEffort: true, Eager: true,
 		WakeTimeout: time.Second, ParkTimeout: 2 * time.Minute, ParkLimit: 5, ParkBytes: 65536, ParkPerClient: 4, ParkBytesClient: 1024, MaxInFlightClient: 2,
 		MaintenancePage: Page{Path: "/etc/usher/soon.HTML", Type: "text/html; charset=utf-8", Body: []byte("<p>soon")},

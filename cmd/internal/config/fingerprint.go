@@ -17,10 +17,11 @@ type processFields struct {
 	GID     uint32            `json:"gid"`
 	Listen  string            `json:"listen"`
 	Hold    bool              `json:"hold,omitempty"`
+	Limits  Limits            `json:"limits,omitzero"`
 }
 
 // ProcessFingerprint changes iff a field changed that only a new process can
-// take up: command, env, user (by number), group, listen, swap. Two files with equal
+// take up: command, env, user (by number), group, listen, swap, limits. Two files with equal
 // fingerprints need no new revision. An app with a target has a constant one.
 // Env values go into the hash: do not show it to those who may not know them.
 func (a *App) ProcessFingerprint() string {
@@ -29,6 +30,7 @@ func (a *App) ProcessFingerprint() string {
 	}
 	return digest(processFields{
 		Command: a.Command, Env: a.Env, UID: a.User.UID, GID: a.User.GID, Listen: a.Listen.String(), Hold: a.Swap == Hold,
+		Limits: a.Limits,
 	})
 }
 
@@ -39,6 +41,7 @@ func (a *App) EdgeFingerprint() string {
 	edge := *a
 	edge.Artifact, edge.ArtifactValue, edge.Target = "", "", Addr{}
 	edge.Command, edge.Env, edge.User, edge.Listen, edge.Swap = nil, nil, Account{}, Listen{}, ""
+	edge.Limits = Limits{}
 	return digest(edge)
 }
 

@@ -55,7 +55,7 @@ func sampleApp() App {
 }
 
 func TestEveryFieldOfAnAppMovesTheRightFingerprint(t *testing.T) {
-	process := map[string]bool{"Command": true, "Env": true, "Listen": true, "Swap": true}
+	process := map[string]bool{"Command": true, "Env": true, "Listen": true, "Swap": true, "Limits": true}
 	release := map[string]bool{"Artifact": true, "ArtifactValue": true, "User": true} // User: its own test below
 	base := sampleApp()
 	for i := range reflect.TypeFor[App]().NumField() {

@@ -148,6 +148,9 @@ first_byte_timeout = ‸"forever"
 			`apps.a.health.headers: "A B" is no name of a header field`, "Host is written by usher", "apps.a.health.headers.C: is a whole number", "apps.a.health.headers.D: holds a control character",
 		}},
 		{name: "health host", text: app + "health.host = ‸'a.example:80'\n", want: []string{"apps.a.health.host: \"a.example:80\" holds a port"}},
+		{name: "limits", text: app + "[apps.a.limits]\nmemory = ‸'1MiB'\npids = ‸'many'\n‸cpu = 1\n", want: []string{
+			"apps.a.limits.memory: 1MiB is out of range", "apps.a.limits.pids: is a string", "apps.a.limits.cpu: unknown key; known here: memory, pids",
+		}},
 		{name: "cache", text: app + "cache = { enabled = ‸1, max_object = ‸0, ‸ttl = 3 }\n", want: []string{
 			"apps.a.cache.enabled: is a whole number; write true or false", "apps.a.cache.max_object: 0B is out of range", "apps.a.cache.ttl: unknown key",
 		}},
@@ -163,6 +166,7 @@ func TestAnAppWithATargetHasNoProcess(t *testing.T) {
 ‸user = "gone"
 ‸group = "gone"
 ‸env = { A = "b" }
+‸limits = { pids = 100 }
 ‸fallback = "none"
 ‸single_writer = "strict"
 ‸start = "lazy"
@@ -174,7 +178,7 @@ swap = ‸"hold"
 `, want: []string{
 			"apps.a.artifact: is about a process that usher starts, but target (line 5) says that usher does not own it; remove one of the two",
 			"apps.a.command: is about", "apps.a.listen: is about", "apps.a.user: is about", "apps.a.group: is about", "apps.a.env: is about",
-			"apps.a.fallback: is about", "apps.a.single_writer: is about", "apps.a.start: is about", "apps.a.idle_timeout: is about",
+			"apps.a.limits: is about", "apps.a.fallback: is about", "apps.a.single_writer: is about", "apps.a.start: is about", "apps.a.idle_timeout: is about",
 			"apps.a.wake_timeout: is about", "apps.a.hold_drain: is about", "apps.a.stop_timeout: is about",
 			"apps.a.swap: hold stops the old process first, and usher does not own it (target, line 5)",
 		}},

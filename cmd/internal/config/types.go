@@ -174,6 +174,12 @@ func (l Listen) String() string {
 	return l.Kind
 }
 
+// Limits bound what the processes of an app may use together. Zero is no limit.
+type Limits struct {
+	Memory int64 `json:"memory,omitempty"` // bytes
+	PIDs   int   `json:"pids,omitempty"`   // processes and threads
+}
+
 // App is one [apps.NAME] table.
 type App struct {
 	Name  string
@@ -193,6 +199,7 @@ type App struct {
 	User    Account
 	Listen  Listen
 	Swap    Swap // a release that demands hold binds every attempt to it or from it
+	Limits  Limits
 
 	// Edge fields: a change is one slot store (EdgeFingerprint).
 	FallbackToGood bool // fallback = "previous": a failed hold starts the previous good build

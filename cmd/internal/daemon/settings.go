@@ -33,6 +33,7 @@ func target(a config.App) string {
 func processOf(a config.App) activator.Process {
 	p := activator.Process{
 		Command: a.Command, Env: a.Env, Hold: a.Swap == config.Hold, Listen: activator.ListenPort,
+		Limits: cgroup.Limits{Memory: uint64(a.Limits.Memory), PIDs: uint64(a.Limits.PIDs)},
 	}
 	switch {
 	case a.Listen.Kind == config.ListenSocket:

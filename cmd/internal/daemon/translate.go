@@ -84,6 +84,7 @@ func (c *control) status(s activator.Status) admin.AppStatus {
 	if !s.External {
 		out.Proof = s.Level
 		out.Isolation = admin.Isolation{Level: s.Level}
+		out.Limits = limits(s)
 	}
 	if f, ok := c.d.file.Load().App(s.Name); ok {
 		out.Hosts = f.Hosts
@@ -107,6 +108,17 @@ func (c *control) status(s activator.Status) admin.AppStatus {
 	}
 	c.traffic(s, &out)
 	return out
+}
+
+func limits(s activator.Status) *admin.Limits {
+	if s.Limits.None() {
+		return nil
+	}
+	l := &admin.Limits{Memory: s.Limits.Memory, PIDs: s.Limits.PIDs, Level: "cgroup", Problem: s.Unlimited}
+	if s.Unlimited != "" {
+		l.Level = "none"
+	}
+	return l
 }
 
 func lastOutcome(s activator.Status) *admin.Outcome {
