@@ -205,9 +205,11 @@ type leftGroup struct {
 	dir string
 }
 
-// Remove removes the directory as well, if it can: what is empty does no harm.
+// Remove removes the directory as well, and that of the app, if it can: what is
+// empty does no harm.
 func (g leftGroup) Remove() error {
 	_ = os.Remove(g.dir)
+	_ = os.Remove(filepath.Dir(g.dir))
 	return g.Session.Remove()
 }
 

@@ -375,20 +375,21 @@ func (u *usher) tree() string {
 	return found
 }
 
-// groups are the control groups of generations.
+// groups are the control groups of generations, and after each those of apps.
 func (u *usher) groups() []string {
-	var dirs []string
 	tree := u.tree()
 	if tree == "" {
 		return nil
 	}
-	entries, _ := os.ReadDir(tree) // gone: none
-	for _, e := range entries {
-		if e.IsDir() {
-			dirs = append(dirs, filepath.Join(tree, e.Name()))
-		}
-	}
-	return dirs
+	return append(below(tree, "*", "*"), below(tree, "*")...)
+}
+
+func below(tree string, levels ...string) []string {
+	found, _ := filepath.Glob(filepath.Join(append([]string{tree}, levels...)...)) // gone: none
+	return slices.DeleteFunc(found, func(p string) bool {
+		fi, err := os.Stat(p)
+		return err != nil || !fi.IsDir()
+	})
 }
 
 // removeGroups tidies up after a test; a group with processes stays.
