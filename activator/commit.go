@@ -197,7 +197,7 @@ func (r *runner) outcome(e lc.Effect) {
 		Receipt: r.receipt != nil && r.receipt.Attempt == uint64(e.Gen),
 	}
 	last := lastAttempt{}
-	if g != nil && (e.Outcome != lc.Done || e.Reason != lc.ReasonNone) {
+	if g != nil && e.Reason != lc.ReasonNone {
 		o.Reason = reasonText(e.Reason, g)
 		if last.exit = exitOf(g); e.Reason <= lc.ReasonUnhealthy {
 			last.tail = tail(g.run.LogPath, tailLines)
@@ -206,7 +206,7 @@ func (r *runner) outcome(e lc.Effect) {
 	last.Outcome = o
 	r.last = last
 	r.count(func(t *Totals) { t.Attempts[AttemptKey{o.Cause, o.Mode, o.Outcome}]++ })
-	r.warn("record an outcome", r.commitOutcome(o, e.Outcome != lc.Done && e.Reason <= lc.ReasonUnhealthy, e.Held))
+	r.warn("record an outcome", r.commitOutcome(o, e.Reason != lc.ReasonNone && e.Reason <= lc.ReasonUnhealthy, e.Held))
 	r.note("outcome", e.Gen, o.Cause+" of revision "+itoa(int(o.Revision))+": "+o.Outcome+because(o.Reason))
 	r.finish(e, last)
 	r.concluded(o)

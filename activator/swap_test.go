@@ -209,7 +209,7 @@ func TestTheFallbackOfAFailedHoldIsANewRevisionWithTheGoodBuild(t *testing.T) {
 			t.Errorf("the deploy does not say what failed: %+v", op)
 		}
 		r.get("v1")
-		if s := r.status(); s.Desired != 3 || s.Reported != 3 {
+		if s := r.status(); s.Desired != 3 || s.Reported != 3 || s.Failures != 0 || s.Last.Outcome != "restored" || s.LastTail != nil {
 			t.Errorf("status %+v", s)
 		}
 	})
