@@ -167,8 +167,9 @@ func (a *Activator) Status(app string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	r.box.call(r.publish)
-	return *r.snap.Load(), nil
+	var s Status
+	r.box.call(func() { s = r.status() })
+	return s, nil
 }
 
 // Names returns the names of all apps, sorted.
@@ -302,6 +303,9 @@ func (a *Activator) boundLogs() {
 		case <-t.C:
 		}
 		for _, name := range a.Names() {
+			if r, err := a.runner(name); err != nil || r.roles.Load() == 0 {
+				continue
+			}
 			s, err := a.Status(name)
 			if err != nil {
 				continue

@@ -110,7 +110,7 @@ func (a *Activator) awaitRemoved(ctx context.Context, s App) error {
 	}
 	leaving, bound := false, time.Duration(0)
 	r.box.call(func() {
-		leaving, bound = r.state.Halt == lc.HaltRemove, hurriedTime+r.policy.StopTimeout+2*proofTime
+		leaving, bound = r.state.Halt == lc.HaltRemove, hurriedTime+r.spec.Policy.StopTimeout+2*proofTime
 		for gen := range r.gens {
 			if leaving {
 				r.hurry(gen)
@@ -133,8 +133,8 @@ func (a *Activator) awaitRemoved(ctx context.Context, s App) error {
 
 // configure applies what the file says of one app. It runs in the mailbox.
 func (r *runner) configure(s App, b artifact.Build, isNew bool) (changed bool, err error) {
-	oldPolicy := r.policy
-	r.spec, r.policy = s, s.Policy
+	oldPolicy := r.spec.Policy
+	r.spec = s
 	if isNew {
 		if err := r.load(); err != nil {
 			return false, err
@@ -163,12 +163,12 @@ func (r *runner) configure(s App, b artifact.Build, isNew bool) (changed bool, e
 	if s.Eager && isNew {
 		r.step(lc.Event{Kind: lc.WakeAsked})
 	}
-	if r.state.Cur.Stage == lc.Serving && oldPolicy.IdleTimeout != r.policy.IdleTimeout {
+	if r.state.Cur.Stage == lc.Serving && oldPolicy.IdleTimeout != r.spec.Policy.IdleTimeout {
 		r.disarm(lc.TimerIdle)
-		r.armIdle(r.policy.IdleTimeout)
+		r.armIdle(r.spec.Policy.IdleTimeout)
 	}
 	r.publish()
-	return commit || !samePolicy(oldPolicy, r.policy), nil
+	return commit || !samePolicy(oldPolicy, r.spec.Policy), nil
 }
 
 func samePolicy(a, b Policy) bool {
@@ -247,9 +247,9 @@ func (a *Activator) remove(name string) {
 	r, isNew := a.ensure(name)
 	r.box.post(func() {
 		if isNew {
-			r.policy = orphanPolicy
+			r.spec.Policy = orphanPolicy
 			if err := r.load(); err != nil {
-				r.log.Error("cannot read the record of an app that is removed", "error", err)
+				r.log().Error("cannot read the record of an app that is removed", "error", err)
 			}
 			r.recover()
 		}
@@ -271,7 +271,7 @@ func (a *Activator) forgetApp(r *runner) {
 	a.disown(r)
 	r.warn("remove the logs of a removed app", os.RemoveAll(a.logDir(r.name)))
 	if err := a.commits.Delete(r.name, 0); err != nil {
-		r.log.Warn("cannot delete the record of a removed app", "error", err)
+		r.log().Warn("cannot delete the record of a removed app", "error", err)
 	}
 }
 

@@ -26,7 +26,7 @@ func (r *runner) update(ifVersion uint64, fn func(*store.App) error) error {
 	case own == nil && !certain(err):
 		r.unsure = true
 		if rerr := r.reread(); rerr != nil {
-			r.log.Error("it is not known whether a write took place; it is read again with the next one", "error", rerr)
+			r.log().Error("it is not known whether a write took place; it is read again with the next one", "error", rerr)
 		}
 	}
 	return err
@@ -81,7 +81,7 @@ func (r *runner) catchUp() {
 func (r *runner) coreRelease(rel store.Release) lc.Release {
 	out := lc.Release{
 		Rev: lc.Revision(rel.Revision), Hold: rel.DemandHold, External: rel.Kind == store.KindTarget,
-		Ran: rel.Ran, Own: rel.Cause == causeFallback, Canary: rel.Cause == causeCanary, Fallback: r.policy.Fallback,
+		Ran: rel.Ran, Own: rel.Cause == causeFallback, Canary: rel.Cause == causeCanary, Fallback: r.spec.Policy.Fallback,
 		Config: rel.Cause == causeConfig,
 	}
 	p, err := decodeProcess(rel.Spec)
@@ -250,7 +250,7 @@ func (r *runner) fallback(e lc.Effect) {
 	good, ok := r.record.Release(uint64(e.Rel.Rev))
 	if !ok {
 		r.fallsBack(0)
-		r.log.Error("no fallback: the good release is not in the history", "revision", uint64(e.Rel.Rev))
+		r.log().Error("no fallback: the good release is not in the history", "revision", uint64(e.Rel.Rev))
 		return
 	}
 	rel := *good

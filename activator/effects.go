@@ -126,16 +126,16 @@ func (r *runner) result(k lc.EventKind, gen lc.GenID, err error) lc.Event {
 // blame keeps the words of an error for the outcome.
 func (r *runner) blame(g *generation, err error) {
 	if g == nil {
-		r.log.Error(err.Error())
+		r.log().Error(err.Error())
 		return
 	}
 	g.problem = err.Error()
-	r.log.Error(err.Error(), "generation", g.run.Generation)
+	r.log().Error(err.Error(), "generation", g.run.Generation)
 }
 
 func (r *runner) warn(doing string, err error) {
 	if err != nil {
-		r.log.Error("cannot "+doing, "error", err)
+		r.log().Error("cannot "+doing, "error", err)
 	}
 }
 
@@ -204,16 +204,16 @@ func (r *runner) armed(e lc.Effect) {
 	case lc.TimerSweep:
 		r.arm(e.Timer, sweepEvery, func() { r.step(lc.Event{Kind: lc.TimerFired, Timer: lc.TimerSweep}) })
 	case lc.TimerSettle:
-		r.arm(e.Timer, r.policy.Settle, func() { r.step(lc.Event{Kind: lc.TimerFired, Timer: lc.TimerSettle, Gen: e.Gen}) })
+		r.arm(e.Timer, r.spec.Policy.Settle, func() { r.step(lc.Event{Kind: lc.TimerFired, Timer: lc.TimerSettle, Gen: e.Gen}) })
 	case lc.TimerIdle:
-		r.armIdle(r.policy.IdleTimeout)
+		r.armIdle(r.spec.Policy.IdleTimeout)
 	case lc.TimerNone:
 	}
 }
 
 // armIdle looks at the edge when the app could have been idle long enough.
 func (r *runner) armIdle(d time.Duration) {
-	if r.policy.IdleTimeout <= 0 {
+	if r.spec.Policy.IdleTimeout <= 0 {
 		return
 	}
 	r.arm(lc.TimerIdle, d, func() {
@@ -229,13 +229,13 @@ func (r *runner) armIdle(d time.Duration) {
 func (r *runner) idleIn() time.Duration {
 	a := r.act.front.Activity(r.name)
 	if a.InFlight > 0 || a.Parked > 0 {
-		return r.policy.IdleTimeout
+		return r.spec.Policy.IdleTimeout
 	}
 	since := a.Last
 	if g := r.gens[r.state.Cur.ID]; g != nil && g.startedAt.After(since) {
 		since = g.startedAt
 	}
-	return r.policy.IdleTimeout - r.act.now().Sub(since)
+	return r.spec.Policy.IdleTimeout - r.act.now().Sub(since)
 }
 
 func (r *runner) trySleep(e lc.Effect) {

@@ -62,7 +62,7 @@ func (r *runner) newGeneration(e lifecycle.Effect) (*generation, error) {
 	if r.state.Next.ID == e.Gen {
 		g.run.Restart = r.state.Next.Restart
 	}
-	r.gens[e.Gen] = g
+	r.keep(e.Gen, g)
 	rel, ok := r.record.Release(uint64(e.Rel.Rev))
 	if !ok {
 		return g, fmt.Errorf("revision %d is not in the history any more", e.Rel.Rev)
@@ -76,11 +76,18 @@ func (r *runner) newGeneration(e lifecycle.Effect) (*generation, error) {
 	return g, r.provable(g)
 }
 
+func (r *runner) keep(gen lifecycle.GenID, g *generation) {
+	if r.gens == nil {
+		r.gens = map[lifecycle.GenID]*generation{}
+	}
+	r.gens[gen] = g
+}
+
 // provable refuses to start what must be the only one of its kind where nothing
 // can prove that it is.
 func (r *runner) provable(g *generation) error {
 	single := !g.external && (g.proc.Hold || g.rel.DemandHold)
-	if !single || r.policy.BestEffort || r.act.backend.Level() != cgroup.LevelSession {
+	if !single || r.spec.Policy.BestEffort || r.act.backend.Level() != cgroup.LevelSession {
 		return nil
 	}
 	return errors.New("swap = \"hold\" needs proof that no earlier process is left, and without a cgroup there is only the weaker one of a session: " +

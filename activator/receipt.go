@@ -225,7 +225,7 @@ func (r *runner) concluded(o store.Outcome) {
 	if rc.account != nil {
 		turn = rc.account.Turn()
 	}
-	r.await(rc, turn, r.policy.DrainTimeout, func() { rc.released = true })
+	r.await(rc, turn, r.spec.Policy.DrainTimeout, func() { rc.released = true })
 }
 
 // await does f in the mailbox once c is closed or the time is up, at once if it
@@ -302,7 +302,7 @@ func (r *runner) file(rc *receipt) {
 	text := Summary(rc.Receipt)
 	r.note("receipt", lc.GenID(rc.Attempt), text)
 	if wrong {
-		r.log.Error("a receipt does not add up: requests were lost or counted twice; please report it", "attempt", rc.Attempt, "receipt", text)
+		r.log().Error("a receipt does not add up: requests were lost or counted twice; please report it", "attempt", rc.Attempt, "receipt", text)
 	}
 }
 

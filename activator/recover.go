@@ -50,7 +50,7 @@ func (r *runner) rebuild() error {
 	}
 	b, err := r.act.depot.Lookup(serving.Digest)
 	if err != nil {
-		r.log.Warn("the build of what runs is gone: the app begins with the file again", "error", err)
+		r.log().Warn("the build of what runs is gone: the app begins with the file again", "error", err)
 		return nil
 	}
 	rel := store.Release{
@@ -149,7 +149,7 @@ func (r *runner) adopt(run store.Run) lc.Found {
 	} else {
 		g.rel = store.Release{Revision: run.Revision, Build: run.Build}
 	}
-	r.gens[f.ID] = g
+	r.keep(f.ID, g)
 	g.port = portOf(run)
 	g.startedAt = run.UpdatedAt
 	if g.external {
@@ -163,7 +163,7 @@ func (r *runner) adoptChild(g *generation, f *lc.Found) {
 	child, err := r.act.backend.Adopt(g.run)
 	if err != nil {
 		g.lost = true
-		r.log.Error("cannot adopt a process; nothing is started in its place until it is proven gone", "generation", g.run.Generation, "pid", g.run.PID, "error", err)
+		r.log().Error("cannot adopt a process; nothing is started in its place until it is proven gone", "generation", g.run.Generation, "pid", g.run.PID, "error", err)
 		return
 	}
 	g.child = child
@@ -198,7 +198,7 @@ func (r *runner) placeExternal(cur lc.Gen) {
 		err = r.address(g)
 	}
 	if err != nil {
-		r.log.Error("cannot place a target", "error", err)
+		r.log().Error("cannot place a target", "error", err)
 		return
 	}
 	g.startedAt = r.act.now()
@@ -210,14 +210,14 @@ func (r *runner) endExtra(runs []store.Run) {
 	for _, run := range runs {
 		child, err := r.act.backend.Adopt(run)
 		if err != nil {
-			r.log.Warn("cannot find an old generation", "generation", run.Generation, "error", err)
+			r.log().Warn("cannot find an old generation", "generation", run.Generation, "error", err)
 			continue
 		}
 		ctx, cancel := context.WithTimeout(r.act.life, proofTime)
 		_, err = child.Stop(ctx, 0)
 		cancel()
 		if err != nil {
-			r.log.Error("an old generation cannot be stopped", "generation", run.Generation, "pid", run.PID, "error", err)
+			r.log().Error("an old generation cannot be stopped", "generation", run.Generation, "pid", run.PID, "error", err)
 			continue
 		}
 		r.warn("remove a runtime record", r.act.runs.Delete(run.Generation))

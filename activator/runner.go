@@ -10,15 +10,13 @@ import (
 )
 
 // runner runs one app: it feeds events to the core and carries out its effects.
-// All fields but snap and totals belong to whoever runs in the mailbox.
+// All fields but roles and totals belong to whoever runs in the mailbox.
 type runner struct {
 	name string
 	act  *Activator
 	box  mailbox
-	log  *slog.Logger
 
-	spec   App // as last applied
-	policy Policy
+	spec   App       // as last applied
 	record store.App // as last committed
 	unsure bool      // a write failed and may have taken place: record may be behind
 	floor  uint64    // no new revision is at or below it: generations of them were found
@@ -40,8 +38,8 @@ type runner struct {
 	unstored  []store.Receipt // that could not be stored yet
 	gone      chan struct{}   // closed when a halted app has nothing left
 
-	snap   atomic.Pointer[Status]
-	totals atomic.Pointer[Totals]
+	roles  atomic.Uint32          // bit per role that a generation has
+	totals atomic.Pointer[Totals] // nil: nothing was counted yet
 }
 
 // lastAttempt is what status tells of the last attempt beyond its record.
@@ -54,15 +52,14 @@ type lastAttempt struct {
 
 func newRunner(act *Activator, name string) *runner {
 	r := &runner{
-		name: name, act: act, log: act.log.With("app", name),
-		gens: map[lifecycle.GenID]*generation{}, timers: map[lifecycle.Timer]*timer{},
-		gone: make(chan struct{}),
+		name: name, act: act, gone: make(chan struct{}),
 	}
 	r.box.tasks = &act.tasks
-	r.totals.Store(&Totals{Attempts: map[AttemptKey]uint64{}})
-	r.snap.Store(&Status{Name: name, State: "empty"})
 	return r
 }
+
+// log is made when there is something to say: most apps sleep.
+func (r *runner) log() *slog.Logger { return r.act.log.With("app", r.name) }
 
 // event posts an event; the answer of an effect that ran beside the mailbox, a
 // timer, an exit.
@@ -80,6 +77,7 @@ func (r *runner) step(e lifecycle.Event) {
 		r.local = r.local[1:]
 		r.one(e)
 	}
+	r.local = nil // most apps sleep now
 	r.settleOps()
 	r.publish()
 }
@@ -87,7 +85,7 @@ func (r *runner) step(e lifecycle.Event) {
 func (r *runner) one(e lifecycle.Event) {
 	if r.fresh == 0 {
 		if err := r.reserve(); err != nil {
-			r.log.Error("no generation number can be reserved; nothing can be started until the state directory is writable", "error", err)
+			r.log().Error("no generation number can be reserved; nothing can be started until the state directory is writable", "error", err)
 		}
 	}
 	e.Fresh = r.fresh
@@ -130,7 +128,7 @@ func (r *runner) note(kind string, gen lifecycle.GenID, text string) {
 		At: r.act.now(), App: r.name, Kind: kind, Generation: uint64(gen),
 		Revision: uint64(r.state.Desired.Rev), Text: text,
 	})
-	r.log.Info(text, "kind", kind, "generation", uint64(gen))
+	r.log().Info(text, "kind", kind, "generation", uint64(gen))
 }
 
 // timer is one armed timer of the app.
@@ -150,6 +148,9 @@ func (r *runner) arm(name lifecycle.Timer, d time.Duration, f func()) {
 			}
 		})
 	})
+	if r.timers == nil {
+		r.timers = map[lifecycle.Timer]*timer{}
+	}
 	r.timers[name] = tm
 }
 

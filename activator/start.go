@@ -172,9 +172,9 @@ func (r *runner) exited(gen lc.GenID, g *generation, at time.Time) {
 // health runs the check until it passes, the process ends or time is up.
 func (r *runner) health(e lc.Effect) {
 	g := r.gens[e.Gen]
-	policy := r.policy.Health
-	if e.Cause == lc.CauseWake && r.policy.WakeTimeout > 0 {
-		policy.Timeout = r.policy.WakeTimeout
+	policy := r.spec.Policy.Health
+	if e.Cause == lc.CauseWake && r.spec.Policy.WakeTimeout > 0 {
+		policy.Timeout = r.spec.Policy.WakeTimeout
 	}
 	child, target := g.child, probeTarget{network: g.run.Network, address: g.run.Address, dial: r.act.dial}
 	r.beside(g, func(ctx context.Context) answer {

@@ -52,15 +52,29 @@ type GenerationStatus struct {
 	StartedAt        time.Time
 }
 
-// publish makes the state visible to readers outside the mailbox.
+// roleNames are the roles of generations, by the bit that runner.roles has for each.
+var roleNames = [...]string{"incumbent", "successor", "retiring"}
+
+// publish makes what there is of the app visible to readers outside the mailbox.
 func (r *runner) publish() {
+	bits := uint32(0)
+	for role, g := range [...]*lc.Gen{&r.state.Cur, &r.state.Next, &r.state.Old} {
+		if g.ID != 0 && r.gens[g.ID] != nil {
+			bits |= 1 << role
+		}
+	}
+	r.roles.Store(bits)
+}
+
+// status describes the app. It runs in the mailbox.
+func (r *runner) status() Status {
 	rec := &r.record
-	s := &Status{
+	s := Status{
 		Name: r.name, State: r.stateName(), Maintenance: r.state.Maintenance,
 		Revision: uint64(r.state.Cache.Rev), Desired: rec.Desired, Good: rec.Good, Reported: rec.Reported,
 		Mode: lc.Overlap.String(), External: r.spec.Target != "", Level: r.act.backend.Level(), User: r.spec.Process.User,
 		Last: r.last.Outcome, LastOperation: r.last.operation, LastExit: r.last.exit, LastTail: r.last.tail,
-		Restarts: rec.Restarts, IdleTimeout: r.policy.IdleTimeout, Version: rec.Version, Boot: r.boot,
+		Restarts: rec.Restarts, IdleTimeout: r.spec.Policy.IdleTimeout, Version: rec.Version, Boot: r.boot,
 	}
 	if r.spec.Process.Hold || r.spec.Process.Listen == ListenFixed {
 		s.Mode = lc.Hold.String()
@@ -80,21 +94,18 @@ func (r *runner) publish() {
 	if rel, ok := rec.Release(s.Revision); ok {
 		s.Build, s.Digest = rel.Build, rel.Digest
 	}
-	r.publishGenerations(s)
-	r.snap.Store(s)
+	r.generationStatus(&s)
+	return s
 }
 
-func (r *runner) publishGenerations(s *Status) {
-	for _, g := range []struct {
-		lc.Gen
-		role string
-	}{{r.state.Cur, "incumbent"}, {r.state.Next, "successor"}, {r.state.Old, "retiring"}} {
+func (r *runner) generationStatus(s *Status) {
+	for role, g := range [...]*lc.Gen{&r.state.Cur, &r.state.Next, &r.state.Old} {
 		rg := r.gens[g.ID]
 		if g.ID == 0 || rg == nil {
 			continue
 		}
 		s.Generations = append(s.Generations, GenerationStatus{
-			Number: uint64(g.ID), Revision: uint64(g.Rel.Rev), Role: g.role, Stage: g.Stage.String(),
+			Number: uint64(g.ID), Revision: uint64(g.Rel.Rev), Role: roleNames[role], Stage: g.Stage.String(),
 			PID: rg.run.PID, Address: rg.run.Address, StartedAt: rg.startedAt,
 		})
 		if g.ID == r.state.Cur.ID && g.Stage == lc.Serving {

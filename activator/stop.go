@@ -28,9 +28,9 @@ func (r *runner) drain(e lc.Effect) {
 		r.answer(lc.Event{Kind: lc.DrainDone, Gen: e.Gen})
 		return
 	}
-	d := &drain{cut: make(chan struct{}), limit: r.policy.DrainTimeout, spread: r.policy.CloseSpread}
+	d := &drain{cut: make(chan struct{}), limit: r.spec.Policy.DrainTimeout, spread: r.spec.Policy.CloseSpread}
 	if e.Short {
-		d.limit, d.spread = r.policy.HoldDrain, 0 // its streams were closed at once
+		d.limit, d.spread = r.spec.Policy.HoldDrain, 0 // its streams were closed at once
 	}
 	d.ctx, d.undo = context.WithCancel(g.ctx)
 	g.drain, g.drainFrom = d, r.act.now()
@@ -122,7 +122,7 @@ func (r *runner) stop(e lc.Effect) {
 		return
 	}
 	g.cancel()
-	grace := r.policy.StopTimeout
+	grace := r.spec.Policy.StopTimeout
 	if e.Kill {
 		grace = 0
 	}
@@ -153,7 +153,7 @@ func (r *runner) stopped(gen lc.GenID, g *generation, end ending) lc.Event {
 		r.note("stop", gen, "it did not end within "+end.killed.String()+" of SIGTERM and was killed")
 	}
 	if end.err != nil {
-		r.log.Error("a stop is not proven; the sweep goes on", "generation", g.run.Generation, "pid", g.run.PID, "error", end.err)
+		r.log().Error("a stop is not proven; the sweep goes on", "generation", g.run.Generation, "pid", g.run.PID, "error", end.err)
 		return lc.Event{Kind: lc.StopDone, Gen: gen, Result: lc.Refused, Reason: lc.ReasonUnproven}
 	}
 	return lc.Event{Kind: lc.StopDone, Gen: gen}

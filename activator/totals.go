@@ -54,18 +54,26 @@ func (a *Activator) Totals(app string) (Totals, error) {
 	if err != nil {
 		return Totals{}, err
 	}
-	t := *r.totals.Load()
+	var t Totals
+	if counted := r.totals.Load(); counted != nil {
+		t = *counted
+	}
 	t.Roles = map[string]int{}
-	for _, g := range r.snap.Load().Generations {
-		t.Roles[g.Role]++
+	for role, bits := 0, r.roles.Load(); role < len(roleNames); role++ {
+		if bits&(1<<role) != 0 {
+			t.Roles[roleNames[role]]++
+		}
 	}
 	return t, nil
 }
 
 // count replaces the totals by a copy that f has changed; readers keep theirs.
 func (r *runner) count(f func(*Totals)) {
-	t := *r.totals.Load()
-	t.Attempts = maps.Clone(t.Attempts)
+	t := Totals{Attempts: map[AttemptKey]uint64{}}
+	if counted := r.totals.Load(); counted != nil {
+		t = *counted
+		t.Attempts = maps.Clone(t.Attempts)
+	}
 	f(&t)
 	r.totals.Store(&t)
 }

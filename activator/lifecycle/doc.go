@@ -29,10 +29,14 @@
 //     generation number that was never used before. Step uses it only when it
 //     begins an attempt; State.Next.ID tells. Without one (0) the sweep tries
 //     again.
-//   - Carry out Intent, RecordRan, RecordSwitching, Switch, Report, TrySleep and
-//     CommitFallback at once, and feed their answers before any other event.
+//   - Carry out RaiseLimit, Intent, RecordRan, RecordSwitching, Switch, Report,
+//     TrySleep, RestoreLimit and CommitFallback at once, and feed their answers
+//     before any other event. Should something be asked between a Switch and its
+//     answer all the same, it takes effect with the answer.
 //   - Make what people ask durable before it is fed. The record that makes a
 //     release desired also clears DownHeld.
+//   - Say Limit: LimitRaised to Recover unless it is known that the limit is that of
+//     one generation.
 //   - Call a drain off when RecordSwitched names its generation: the parked went
 //     back to the incumbent.
 //
@@ -43,13 +47,14 @@
 //
 // # One overlap swap
 //
-// Committed → Verify → Intent → Prepare → RecordRan → Go → Health →
+// Committed → Verify → (RaiseLimit) → Intent → Prepare → RecordRan → Go → Health →
 // RecordSwitching → Switch → RecordSwitched → Report → outcome done; beside it
-// Drain and Stop of the generation that was switched away from.
+// Drain and Stop of the generation that was switched away from, and RestoreLimit
+// when it is gone.
 //
 // # One hold swap
 //
-// Committed → Verify → Intent → Prepare (everything that can be refused has
+// Committed → Verify → (RaiseLimit) → Intent → Prepare (everything that can be refused has
 // been asked by now; the child waits at its go-byte) → Place(holding) → Drain
 // and Stop of the incumbent, proven empty → RecordRan → Go → Health → … as
 // above. Two generations never run at once.
@@ -59,6 +64,9 @@
 // The tests visit every state that this code and a model of its environment (what
 // is durable, what is alive, what is under way, one request, one cache entry) can
 // reach within their bounds, and ask the invariants of the design in each; every
-// invariant is shown to catch a deliberately wrong variant of Step or Recover. The
+// invariant is shown to catch a deliberately wrong variant of Step or Recover. Every
+// step is asked what the controllers of the design promise each other
+// (Controllers in controllers_test.go) and whether it brings the app nearer to rest
+// (Gap). The
 // bounds are those of configs in explore_test.go, wider with USHER_EXPLORE=full.
 package lifecycle

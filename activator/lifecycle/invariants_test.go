@@ -9,15 +9,16 @@ package lifecycle
 //	I3   a slot names only what passed its health check, was not stopped and is not known to have ended (core); the gate lets nobody into what is retired (env)
 //	I4   a report names what the slot sends requests to; nothing below it is started, served, or hit in a cache afterwards (core)
 //	I5   at admission, go-byte and switch: the newest release and restart, not paused, not halted; only a build's own failure counts against it; executed is false only if no go-byte was sent (core)
-//	I6   nothing is drained or stopped while the slot names it; an overlap never takes the slot from the incumbent (core)
+//	I6   nothing is drained or stopped while the slot names it; an overlap never takes the slot from the incumbent; a second generation is set up only under a limit for two, which is restored when only one is left, and before another begins (core); the limit is what was written (env)
 //	I7   hold: no go-byte while anything older may be alive; a failed hold stays down (core); the proof of empty is true (env)
 //	I8   whatever may be alive has a generation in the core, is forgotten only when proven gone, and is recorded before it exists (core and env)
-//	I9   see liveness_test.go; no two releases of usher's own in a row (core)
+//	I9   see liveness_test.go; no two releases of usher's own in a row; the gap falls on every step of the machine's own (core)
 //	I10  intent, start, "has run" and switch are recorded before they happen; what was switched to and lives is adopted (core)
 //	I11  no go-byte for bytes that were never verified (core); they are the bytes that run (env)
 //	P1   whatever a generation waits for is under way; timers are armed as the core believes
 //	P2   no request is parked while nothing is under way
 //	P3   a drain that something waits for hurries
+//	C    what the controllers promise each other, and what an attempt was begun for (controllers_test.go)
 
 // checkEffect asks of one effect, before it is carried out, whether it may be.
 func (x *explorer) checkEffect(w *world, e Effect) {

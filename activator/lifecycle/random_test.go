@@ -10,7 +10,7 @@ import (
 // Beyond the bounds of the exploration: long random lives of an app with more
 // releases, restarts and crashes, everything asked at once.
 func TestALongRandomLifeKeepsThePromisesAndComesToRest(t *testing.T) {
-	kinds := []uint8{0, relHold, relCanary, relHold | relFallback, relExternal}
+	kinds := []uint8{0, relHold, relCanary, relHold | relFallback, relExternal, relLimited, relLimited | relHold}
 	total := 0
 	defer func() { t.Logf("%d moves", total) }()
 	rapid.Check(t, func(t *rapid.T) {
