@@ -88,9 +88,11 @@ func (l Load) summary() LoadSummary {
 	return s
 }
 
-// phaseSummaries splits the entries where phases begin.
+// phaseSummaries splits the entries where phases begin, and counts phases of one
+// name together.
 func (a *account) phaseSummaries() []Phase {
 	phases := make([]Phase, 0, len(a.phases))
+	parts := make([][]entry, 0, len(a.phases))
 	rest := a.entries
 	for i, p := range a.phases {
 		end := a.elapsed
@@ -99,10 +101,18 @@ func (a *account) phaseSummaries() []Phase {
 			end = a.phases[i+1].at
 			n, _ = slices.BinarySearchFunc(rest, end, func(e entry, at time.Duration) int { return cmp.Compare(e.due, at) })
 		}
-		phases = append(phases, Phase{
-			Name: p.name, StartMS: milliseconds(p.at), EndMS: milliseconds(end), Summary: summarise(rest[:n]),
-		})
+		k := slices.IndexFunc(phases, func(known Phase) bool { return known.Name == p.name })
+		if k < 0 {
+			k = len(phases)
+			phases = append(phases, Phase{Name: p.name, StartMS: milliseconds(p.at)})
+			parts = append(parts, nil)
+		}
+		phases[k].EndMS = milliseconds(end)
+		parts[k] = append(parts[k], rest[:n]...)
 		rest = rest[n:]
+	}
+	for k := range phases {
+		phases[k].Summary = summarise(parts[k])
 	}
 	return phases
 }

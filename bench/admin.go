@@ -21,6 +21,8 @@ type State struct {
 	Phase      string // asleep, waking, awake, swapping, holding, down or paused
 	Generation uint64 // current generation; 0 = none
 	Parked     int    // requests that wait for the app now
+	Others     int    // generations that live beside the current one
+	PID        int    // of the current generation's first process; 0 = none
 }
 
 // Deploying is a SwapPlan.Change that deploys an artifact. mode is "overlap",

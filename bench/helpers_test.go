@@ -3,18 +3,50 @@ package bench
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/signal"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if what := os.Getenv("BENCH_TEST_APP"); what != "" {
+		testApp(what)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// testApp is an app of its own process: this test binary, started again.
+func testApp(what string) {
+	network, address := "tcp", "127.0.0.1:"+os.Getenv("PORT")
+	if path := os.Getenv("SOCKET"); path != "" {
+		network, address = "unix", path
+	}
+	l, err := net.Listen(network, address)
+	if err != nil || what == "ends" && os.Getenv("USHER_GENERATION") == "0" {
+		os.Exit(3)
+	}
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	go func() {
+		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			dir, _ := os.Getwd()
+			fmt.Fprintln(w, r.Host, r.URL.Path, dir, os.Args[1:], slices.Sorted(slices.Values(os.Environ())))
+		}))
+	}()
+	<-term
+}
 
 // limit is the longest any test waits for something that must happen.
 const limit = 20 * time.Second

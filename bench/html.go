@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 )
 
 // WriteHTML writes a page that stands alone: the picture, the phases, who
@@ -29,6 +30,13 @@ type reportData struct {
 	FailureList string
 }
 
+// Table is the comparison as the terminal shows it.
+func (p *Pinned) Table() string {
+	var b strings.Builder
+	p.lines(&b)
+	return strings.Trim(b.String(), "\n")
+}
+
 // Took is the length of the change in milliseconds.
 func (c *Change) Took() float64 { return c.EndMS - c.StartMS }
 
@@ -52,7 +60,7 @@ th,td{padding:8px 16px;text-align:right;border-top:1px solid var(--line);white-s
 th:first-child,td:first-child,.left{text-align:left!important}
 thead th{border-top:0;color:var(--soft);font-weight:500;font-size:13px}
 td.wide{white-space:normal;text-align:left;overflow-wrap:anywhere}
-h2{font-size:15px;margin:0;padding:12px 16px 0}footer{color:var(--soft);font-size:13px}
+pre{margin:0;padding:12px 16px;font-size:13px;overflow-x:auto}h2{font-size:15px;margin:0;padding:12px 16px 0}footer{color:var(--soft);font-size:13px}
 </style>
 <main>
 <div class="tiles">
@@ -68,6 +76,7 @@ h2{font-size:15px;margin:0;padding:12px 16px 0}footer{color:var(--soft);font-siz
 <thead><tr><th>phase</th><th>requests</th><th>failed</th><th>p50 ms</th><th>p90 ms</th><th>p99 ms</th><th>p99.9 ms</th><th>max ms</th></tr></thead>
 {{range .Phases}}<tr><td>{{.Name}}</td><td>{{.Requests}}</td><td>{{.Failed}}</td><td>{{ms .Latency.P50MS}}</td><td>{{ms .Latency.P90MS}}</td><td>{{ms .Latency.P99MS}}</td><td>{{ms .Latency.P999MS}}</td><td>{{ms .Latency.MaxMS}}</td></tr>
 {{end}}</table></div>
+{{with .Pinned}}{{with .Table}}<div class="card"><pre>{{.}}</pre></div>{{end}}{{end}}
 {{with .Rounds}}<div class="card"><table>
 <thead><tr><th>woken at</th><th>first answer ms</th><th>last answer ms</th><th>failed</th><th>parked seen</th><th>answered by</th></tr></thead>
 {{range .}}<tr><td>{{s .AtMS}} s</td><td>{{ms .FirstMS}}</td><td>{{ms .SlowestMS}}</td><td>{{.Failed}}</td><td>{{.ParkedSeen}}</td><td>{{name .Generation}}</td></tr>

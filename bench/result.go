@@ -13,6 +13,7 @@ const (
 	PhaseDuring = "during"
 	PhaseAfter  = "after"
 	PhaseWake   = "wake"
+	PhaseBeside = "beside"
 )
 
 // Result is the account of one run. Times named at_ms count from the start of
@@ -24,7 +25,8 @@ type Result struct {
 	ElapsedMS float64     `json:"elapsed_ms"` // to the end of the last request
 	Load      LoadSummary `json:"load"`
 	Total     Summary     `json:"total"`
-	// Phases are in order of time. Their requests add up to the total's.
+	// Phases are in order of their first start. Their requests add up to the
+	// total's. One that comes again is counted on, and ends with its last end.
 	Phases []Phase `json:"phases"`
 	Marks  []Mark  `json:"marks"`
 	// Generations are those that answered, by the Usher-Generation header, in
@@ -38,8 +40,11 @@ type Result struct {
 	// Lag is how late requests were taken up although a connection was free:
 	// the load tool's own share of the latency.
 	Lag Latency `json:"lag"`
-	// Change is what a swap scenario did; nil in the others.
+	// Change is what a swap scenario did, the last time; nil in the others.
 	Change *Change `json:"change,omitempty"`
+	// Windows and Pinned are those of swaps that were compared.
+	Windows []Window `json:"windows,omitempty"`
+	Pinned  *Pinned  `json:"pinned,omitempty"`
 	// Rounds are a wake scenario's wakes; empty in the others.
 	Rounds []WakeRound `json:"rounds,omitempty"`
 

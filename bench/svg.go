@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -25,7 +26,7 @@ const svgStyle = `
 .ub{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;font-size:12px}
 .ub .page{fill:#ffffff}.ub text{fill:#1f2430}.ub .soft{fill:#5d6675}.ub .title{font-size:19px;font-weight:600}
 .ub .grid{stroke:#e6e9ee;stroke-width:1}.ub .grid.minor{stroke:#f2f4f7}.ub .axis{stroke:#b9c0cb;stroke-width:1}
-.ub .window{fill:#f2a900;fill-opacity:.13}.ub .edge{stroke:#b97900;stroke-width:1.2;stroke-dasharray:4 3}
+.ub .window{fill:#f2a900;fill-opacity:.13}.ub .window.beside{fill:#5d6675;fill-opacity:.12}.ub .edge{stroke:#b97900;stroke-width:1.2;stroke-dasharray:4 3}
 .ub text.mark{fill:#8a5a00;font-weight:600}.ub .dots{stroke:#3b7ddd;stroke-opacity:.34;stroke-linecap:round;fill:none}
 .ub .band{fill:#3b7ddd;fill-opacity:.16}.ub .p99{stroke:#7a4fd0;stroke-width:1.6;fill:none;stroke-linejoin:round}
 .ub .p50{stroke:#0f5fc4;stroke-width:2.2;fill:none;stroke-linejoin:round;stroke-linecap:round}
@@ -35,7 +36,7 @@ const svgStyle = `
 .ub text.on{fill:#ffffff;font-size:11px;font-weight:600}
 @media (prefers-color-scheme:dark){
 .ub .page{fill:#12161c}.ub text{fill:#e7eaf0}.ub .soft{fill:#9aa4b2}.ub .grid{stroke:#262d37}.ub .grid.minor{stroke:#1b212a}
-.ub .axis{stroke:#4a5463}.ub .window{fill:#ffc34d;fill-opacity:.14}.ub .edge{stroke:#ffc34d}.ub text.mark{fill:#ffd27a}
+.ub .axis{stroke:#4a5463}.ub .window{fill:#ffc34d;fill-opacity:.14}.ub .window.beside{fill:#9aa4b2}.ub .edge{stroke:#ffc34d}.ub text.mark{fill:#ffd27a}
 .ub .dots{stroke:#6aa8ff;stroke-opacity:.38}.ub .band{fill:#6aa8ff;fill-opacity:.2}.ub .p99{stroke:#b79bff}.ub .p50{stroke:#7db4ff}
 .ub .fail{stroke:#ff5d66}.ub text.bad{fill:#ff7a82}.ub text.good{fill:#57d195}.ub .hit{fill:#fff;fill-opacity:0}
 .ub text.on{fill:#ffffff}}
@@ -91,6 +92,9 @@ func (p *picture) text(x, y float64, class, s string) {
 func (r *Result) title() string {
 	switch r.Scenario {
 	case "swap":
+		if r.Pinned != nil && r.Pinned.Swaps > 1 {
+			return fmt.Sprintf("Latency through %d swaps", r.Pinned.Swaps)
+		}
 		return "Latency through a swap"
 	case PhaseWake:
 		return "Latency of the requests that wake a sleeping app"
@@ -156,6 +160,11 @@ func (p *picture) legend() {
 	if len(p.r.dots) > 0 {
 		entry("one request", 114, func(x, y float64) {
 			p.printf(`<path class="dots" stroke-width="5" d="M%.1f %.1fh0m7 -3h0m6 5h0"/>`, x+3, y)
+		})
+	}
+	if slices.ContainsFunc(p.r.Windows, func(w Window) bool { return w.Kind == WindowBeside }) {
+		entry("started beside", 122, func(x, y float64) {
+			p.printf(`<rect class="window beside" x="%.1f" y="%.1f" width="18" height="14"/>`, x, y-7)
 		})
 	}
 	if p.r.Change != nil {

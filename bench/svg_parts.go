@@ -9,15 +9,23 @@ import (
 	"strings"
 )
 
-// window shades the time of the swap.
+// window shades the time of the swap, or of all windows that were compared.
 func (p *picture) window() {
-	c := p.r.Change
-	if c == nil {
-		return
+	shade := func(class string, fromMS, toMS float64) {
+		from, to := p.x.at(fromMS), p.x.at(toMS)
+		p.printf(`<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`,
+			class, from, plotTop, max(to-from, 1), plotBottom-plotTop)
 	}
-	from, to := p.x.at(c.StartMS), p.x.at(c.EndMS)
-	p.printf(`<rect class="window" x="%.1f" y="%d" width="%.1f" height="%d"/>`,
-		from, plotTop, max(to-from, 1), plotBottom-plotTop)
+	for _, w := range p.r.Windows {
+		class := "window"
+		if w.Kind == WindowBeside {
+			class = "window beside"
+		}
+		shade(class, w.StartMS, w.EndMS)
+	}
+	if c := p.r.Change; c != nil && len(p.r.Windows) == 0 {
+		shade("window", c.StartMS, c.EndMS)
+	}
 }
 
 func (p *picture) grid() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,42 +14,196 @@ import (
 // answered by the generation that the status then names, or a newer one; and
 // the most parked requests seen are noted. admin may be nil.
 //
-// If the change fails, or ctx ends, both the result so far and the error are
+// With plan.Swaps it does so that many times and pins what a swap costs: see
+// [Pinned]. In an overlap each swap has a window of the same shape beside it in
+// which plan.Twin is started and nothing is switched; which of the two comes
+// first alternates.
+//
+// If a change fails, or ctx ends, both the result so far and the error are
 // returned.
 func Swap(ctx context.Context, admin Admin, plan SwapPlan) (*Result, error) {
 	plan = plan.withDefaults()
-	watch := &watcher{admin: admin, app: plan.App}
-	before, err := watch.status(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("status of %s before the swap: %w", plan.App, err)
-	}
-	run, err := Start(ctx, plan.Load)
-	if err != nil {
+	load := plan.Load.withDefaults()
+	if err := load.validate(); err != nil {
 		return nil, err
 	}
-	change := &Change{From: before.Generation}
-	if err = pause(ctx, plan.Lead); err == nil {
-		err = change.perform(ctx, run, plan, watch)
+	s := &swapping{plan: plan, admin: admin, total: account{load: load, started: time.Now()}}
+	var err error
+	for round := 1; round <= max(plan.Swaps, 1) && err == nil; round++ {
+		err = s.round(ctx, round)
 	}
-	if pauseErr := pause(ctx, plan.Tail); err == nil {
+	if s.change == nil {
+		return nil, err
+	}
+	result := s.total.result()
+	result.Scenario = "swap"
+	result.Change = s.change
+	if plan.Swaps > 0 {
+		result.Windows = s.windows
+		result.Pinned = s.total.pin(result.Windows, plan.Own)
+	}
+	return result, err
+}
+
+// swapping is a swap scenario under way.
+type swapping struct {
+	plan    SwapPlan
+	admin   Admin
+	total   account
+	change  *Change // the last one
+	windows []Window
+	// switched and gone are how long the last swap took to its switch, and to
+	// the end of the old generation: the shape of the windows beside.
+	switched, gone time.Duration
+}
+
+// round is one load with a swap in it, and perhaps a window beside it.
+func (s *swapping) round(ctx context.Context, round int) error {
+	watch := &watcher{admin: s.admin, app: s.plan.App}
+	before, err := watch.status(ctx)
+	if err != nil {
+		return fmt.Errorf("status of %s before the swap: %w", s.plan.App, err)
+	}
+	run, err := Start(ctx, s.plan.Load)
+	if err != nil {
+		return err
+	}
+	if round > 1 {
+		run.ExpectGeneration(before.Generation)
+	}
+	change := &Change{From: before.Generation}
+	first := len(s.windows)
+	swap := func() error { return s.swap(ctx, run, watch, change) }
+	beside := func() error { return s.beside(ctx, run, watch) }
+	steps := []func() error{swap}
+	switch {
+	case s.plan.Twin == nil:
+	case round%2 == 0:
+		steps = []func() error{beside, swap}
+	default:
+		steps = []func() error{swap, beside}
+	}
+	for _, step := range steps {
+		if err == nil {
+			err = pause(ctx, s.plan.Lead)
+		}
+		if err == nil {
+			err = step()
+		}
+	}
+	if pauseErr := pause(ctx, s.plan.Tail); err == nil {
 		err = pauseErr
 	}
 	run.Stop()
 	// The run ends by itself: its schedule is over and requests time out.
-	result, waitErr := run.Wait(context.WithoutCancel(ctx))
-	if waitErr != nil {
-		return nil, waitErr
+	if _, waitErr := run.Wait(context.WithoutCancel(ctx)); waitErr != nil {
+		return waitErr
 	}
-	result.Scenario = "swap"
-	result.Change = change
-	return result, err
+	s.add(run.account(), change, round, first)
+	return err
+}
+
+// add joins a round to those before it, on their clock.
+func (s *swapping) add(part account, change *Change, round, first int) {
+	if s.change == nil {
+		s.total.started = part.started
+	}
+	by := part.started.Sub(s.total.started)
+	part.shift(by)
+	s.total.join(part)
+	s.total.phases = append(s.total.phases, part.phases...)
+	s.total.marks = append(s.total.marks, part.marks...)
+	change.StartMS += milliseconds(by)
+	change.EndMS += milliseconds(by)
+	s.change = change
+	for i := range s.windows[first:] {
+		w := &s.windows[first+i]
+		w.Round = round
+		w.StartMS += milliseconds(by)
+		w.SwitchMS += milliseconds(by)
+		w.EndMS += milliseconds(by)
+	}
+}
+
+// window takes usher's CPU time around what f does. The status is looked at in
+// windows of both kinds, so that it costs both the same.
+func (s *swapping) window(ctx context.Context, run *Run, watch *watcher, w *Window, f func() error) error {
+	w.StartMS = milliseconds(run.elapsed())
+	defer watch.start(ctx, compareEvery)()
+	from, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	to, err := s.cpu()
+	w.EndMS, w.cpu = milliseconds(run.elapsed()), to-from
+	s.windows = append(s.windows, *w)
+	return err
+}
+
+func (s *swapping) cpu() (time.Duration, error) {
+	if s.plan.CPU == nil {
+		return 0, nil
+	}
+	return s.plan.CPU()
+}
+
+// swap performs the change, and where swaps are compared waits until the old
+// generation is gone.
+func (s *swapping) swap(ctx context.Context, run *Run, watch *watcher, change *Change) error {
+	if s.plan.Swaps == 0 {
+		return change.perform(ctx, run, s.plan, watch)
+	}
+	w := Window{Kind: WindowSwap}
+	return s.window(ctx, run, watch, &w, func() error {
+		began := time.Now()
+		if err := change.perform(ctx, run, s.plan, watch); err != nil {
+			return err
+		}
+		w.SwitchMS = milliseconds(run.elapsed())
+		s.switched = time.Since(began)
+		if err := watch.alone(ctx, change.To, s.plan.Limit); err != nil {
+			return fmt.Errorf("swap %s: %w", s.plan.App, err)
+		}
+		s.gone = time.Since(began)
+		return nil
+	})
+}
+
+// beside starts the same process beside the app and ends it, in the times that
+// the last swap took.
+func (s *swapping) beside(ctx context.Context, run *Run, watch *watcher) error {
+	run.Begin(PhaseBeside, "")
+	defer run.Begin(PhaseAfter, "")
+	w := Window{Kind: WindowBeside}
+	return s.window(ctx, run, watch, &w, func() error {
+		began := time.Now()
+		companion, err := s.plan.Twin.Start(ctx)
+		if err != nil {
+			return err
+		}
+		pauseErr := pause(ctx, s.switched-time.Since(began))
+		w.SwitchMS = milliseconds(run.elapsed())
+		if _, err := companion.Stop(); err != nil {
+			return err
+		}
+		if pauseErr != nil {
+			return pauseErr
+		}
+		return pause(ctx, s.gone-time.Since(began))
+	})
 }
 
 // perform does the change between its two marks.
 func (c *Change) perform(ctx context.Context, run *Run, plan SwapPlan, watch *watcher) error {
 	c.StartMS = milliseconds(run.elapsed())
-	run.Begin(PhaseDuring, "swap starts")
-	stopWatching := watch.start(ctx)
+	run.Begin(PhaseDuring, plan.label("swap starts"))
+	stopWatching := func() {}
+	if plan.Swaps == 0 {
+		stopWatching = watch.start(ctx, watchEvery)
+	}
 	limited, cancel := context.WithTimeout(ctx, plan.Limit)
 	err := plan.Change(limited, run)
 	cancel()
@@ -59,14 +214,22 @@ func (c *Change) perform(ctx context.Context, run *Run, plan SwapPlan, watch *wa
 		run.ExpectGeneration(after.Generation)
 	}
 	c.EndMS = milliseconds(run.elapsed())
-	run.Begin(PhaseAfter, endLabel(err))
+	run.Begin(PhaseAfter, plan.label(endLabel(err)))
 	stopWatching()
-	c.ParkedSeen, c.StatusProblems = watch.parked, watch.problems
+	c.ParkedSeen, c.StatusProblems = int(watch.parked.Load()), int(watch.problems.Load())
 	if err != nil {
 		c.Error = err.Error()
 		return fmt.Errorf("swap %s: %w", plan.App, err)
 	}
 	return nil
+}
+
+// label leaves the picture of many swaps without words at each.
+func (p SwapPlan) label(s string) string {
+	if p.Swaps > 1 {
+		return ""
+	}
+	return s
 }
 
 func endLabel(err error) string {
@@ -76,16 +239,21 @@ func endLabel(err error) string {
 	return "swap reported"
 }
 
-// watchEvery is how often a watcher looks at the status.
-const watchEvery = 10 * time.Millisecond
+// How often a watcher looks at the status. Where CPU time is compared, seldom:
+// a look costs more than many requests.
+const (
+	watchEvery   = 10 * time.Millisecond
+	compareEvery = 100 * time.Millisecond
+)
 
 // watcher looks at an app's status while something happens to it.
 type watcher struct {
 	admin Admin // nil: nothing to look at
 	app   string
-	// Read after the stopper has returned.
-	parked   int
-	problems int
+	seen  atomic.Pointer[State] // by the last look
+	// The most parked requests and the looks that failed, so far.
+	parked   atomic.Int64
+	problems atomic.Int64
 }
 
 func (w *watcher) status(ctx context.Context) (State, error) {
@@ -95,21 +263,38 @@ func (w *watcher) status(ctx context.Context) (State, error) {
 	return w.admin.Status(ctx, w.app)
 }
 
+// alone waits until a look of the one that was started finds no generation but
+// to, or a newer one.
+func (w *watcher) alone(ctx context.Context, to uint64, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for w.admin != nil {
+		if seen := w.seen.Load(); seen != nil && seen.Generation >= to && seen.Others == 0 {
+			return nil
+		}
+		if err := pause(ctx, watchEvery); err != nil {
+			return fmt.Errorf("the old generation is not gone after %s: %w", limit, err)
+		}
+	}
+	return nil
+}
+
 // start begins looking; the function it returns ends that and waits for it.
-func (w *watcher) start(ctx context.Context) (stop func()) {
+func (w *watcher) start(ctx context.Context, every time.Duration) (stop func()) {
 	if w.admin == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		for pause(ctx, watchEvery) == nil {
+		for pause(ctx, every) == nil {
 			state, err := w.admin.Status(ctx, w.app)
 			switch {
 			case err == nil:
-				w.parked = max(w.parked, state.Parked)
+				w.seen.Store(&state)
+				w.parked.Store(max(w.parked.Load(), int64(state.Parked)))
 			case ctx.Err() == nil:
-				w.problems++
+				w.problems.Add(1)
 			}
 		}
 	})

@@ -15,7 +15,10 @@ func (r *Result) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n\n", r.Scenario, r.Load.describe())
 	r.phaseTable(&b)
-	if r.Change != nil {
+	switch {
+	case r.Pinned != nil:
+		r.Pinned.lines(&b)
+	case r.Change != nil:
 		b.WriteString("\n" + r.Change.describe() + "\n")
 	}
 	r.roundLine(&b)
@@ -62,6 +65,39 @@ func (r *Result) phaseTable(b *strings.Builder) {
 	}
 	// The writer below is memory.
 	_ = t.Flush()
+}
+
+// lines say how the swaps compare with their bars.
+func (p *Pinned) lines(b *strings.Builder) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if p.P99 != nil || p.CPU != nil {
+		fmt.Fprintf(b, "\n%s, each with a window beside it in which the same process was started and nothing switched\n", count(p.Swaps, "swap"))
+		fmt.Fprintln(t, "\ttwo generations\tstarted beside\tratio\tbounds\tspread\tbar\t\t")
+	}
+	for _, row := range []struct {
+		name string
+		pin  *Pin
+	}{{"p99 ms", p.P99}, {"CPU µs/request", p.CPU}} {
+		if pin := row.pin; pin != nil {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t≤ %s\t%s\t\n", row.name, ms(pin.Swap), ms(pin.Beside), ms(pin.Median),
+				pin.Bounds(), pin.Range(), ms(pin.Bar), pin.Verdict)
+		}
+	}
+	_ = t.Flush() // the writer below is memory
+	if h := p.Hold; h != nil {
+		fmt.Fprintf(b, "\n%s by hold: requests parked for %s ms at p99 (single swaps %s), %s: at most %s ms, the app's own stop (%s ms) and start (%s ms) + %d ms\n",
+			count(p.Swaps, "swap"), ms(h.ParkedP99MS), h.PerSwap.Range(), h.Verdict, ms(h.LimitMS), h.StopMS.Range(), h.StartMS.Range(), holdMore)
+	}
+	if p.Note != "" {
+		b.WriteString(p.Note + "\n")
+	}
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
 }
 
 func (c *Change) describe() string {

@@ -89,7 +89,7 @@ func wakeOnce(ctx context.Context, admin Admin, plan WakePlan, total *account) (
 		return WakeRound{}, err
 	}
 	watch := &watcher{admin: admin, app: plan.App}
-	stopWatching := watch.start(ctx)
+	stopWatching := watch.start(ctx, watchEvery)
 	defer stopWatching()
 	run, err := startSchedule(ctx, total.load, make([]time.Duration, plan.Burst))
 	if err != nil {
@@ -103,7 +103,7 @@ func wakeOnce(ctx context.Context, admin Admin, plan WakePlan, total *account) (
 	part.shift(part.started.Sub(total.started))
 	total.join(part)
 	round := newWakeRound(part)
-	round.ParkedSeen = watch.parked
+	round.ParkedSeen = int(watch.parked.Load())
 	return round, ctx.Err()
 }
 
@@ -158,6 +158,12 @@ func (a *account) shift(by time.Duration) {
 	}
 	for i := range a.samples {
 		a.samples[i].AtMS += milliseconds(by)
+	}
+	for i := range a.phases {
+		a.phases[i].at += by
+	}
+	for i := range a.marks {
+		a.marks[i].AtMS += milliseconds(by)
 	}
 	a.elapsed += by
 }

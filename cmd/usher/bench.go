@@ -96,51 +96,6 @@ func (c *cli) benchWakeCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) benchSwapCommand() *cobra.Command {
-	b := &benchRun{cli: c}
-	var plan bench.SwapPlan
-	var artifact, mode string
-	cmd := &cobra.Command{
-		Use:   "swap APP [URL]",
-		Short: "Swap an app under load and compare before, during and after",
-		Long: `Swap sends load to an app and, in the middle of it, deploys --artifact as usher
-deploy does, or restarts the app if there is none. "during" is from the start
-of that to its report. Every request sent later must be answered by the new
-generation.`,
-		Example: "  usher bench swap hello --artifact ./bin/hello-v2 --mode hold --html swap.html",
-		Args:    positional(cobra.RangeArgs(1, 2)), ValidArgsFunction: c.completeApps,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			err := firstOf(b.checkPace(), must(plan.Lead > 0 && plan.Tail > 0 && plan.Limit > 0, "--lead, --tail and --limit are more than 0"),
-				must(mode == "" || artifact != "", "--mode needs --artifact: a restart swaps as the app's release says"),
-				must(mode == "" || mode == "overlap" || mode == "hold", "--mode is overlap or hold, not %q", mode))
-			if err != nil {
-				return err
-			}
-			plan.App = given[0]
-			return b.withApp(cmd.Context(), given, plan.Limit, func(o *operator, target bench.Target) error {
-				plan.Change = bench.Restarting(o, plan.App, "")
-				if artifact != "" {
-					plan.Change = bench.Deploying(o, plan.App, artifact, mode)
-				}
-				return b.run(cmd.Context(), target, func(ctx context.Context) (*bench.Result, error) {
-					b.say("%g requests/s to %s, the swap begins in %s", b.load.Rate, target.Address, plan.Lead)
-					plan.Load = b.load
-					return bench.Swap(ctx, o, plan)
-				})
-			})
-		},
-	}
-	b.flags(cmd)
-	b.paceFlags(cmd)
-	f := cmd.Flags()
-	f.StringVar(&artifact, "artifact", "", "what to deploy, as for usher deploy; without it the app is restarted")
-	f.StringVar(&mode, "mode", "", "overlap or hold; default is what the app's spec says")
-	f.DurationVar(&plan.Lead, "lead", 2*time.Second, "load before the swap")
-	f.DurationVar(&plan.Tail, "tail", 2*time.Second, "load after it")
-	f.DurationVar(&plan.Limit, "limit", time.Minute, "longest that the swap may take")
-	return cmd
-}
-
 // flags are those that all scenarios have.
 func (b *benchRun) flags(cmd *cobra.Command) {
 	f := cmd.Flags()

@@ -167,6 +167,7 @@ func TestABenchCommandLineThatMakesNoSenseSendsNothing(t *testing.T) {
 		"steady URL --new-connections -1", "steady URL --timeout 0s", "steady URL --path x", "steady URL --post-path x",
 		"wake hello URL --rounds 0", "wake hello URL --burst 0", "wake hello URL --rate 5",
 		"swap hello URL --lead 0s", "swap hello URL --tail 0s", "swap hello URL --limit 0s", "swap hello URL --mode hold",
+		"swap hello URL --swaps -1", "swap hello URL --check", "swap hello URL --swaps 2 --artifact x",
 		"swap hello URL --artifact x --mode fast", "swap hello unix:",
 	} {
 		code, out, errs := tt.run(append([]string{"bench"}, strings.Fields(strings.ReplaceAll(line, "URL", f.url))...)...)

@@ -230,8 +230,22 @@ func (o *operator) Sleep(ctx context.Context, app string) error {
 	})
 }
 
+// wake returns when the app is awake.
+func (o *operator) wake(ctx context.Context, app string) error {
+	p := o.pending(o.cli, "wake", app)
+	return p.carry(ctx, func(ctx context.Context, ch admin.Change) (admin.Operation, error) {
+		return o.client.Wake(ctx, ch)
+	})
+}
+
 // Status implements bench.Admin.
 func (o *operator) Status(ctx context.Context, app string) (bench.State, error) {
 	a, err := o.client.App(ctx, app)
-	return bench.State{Phase: string(a.State), Generation: a.Generation, Parked: int(a.Parked)}, err
+	state := bench.State{Phase: string(a.State), Generation: a.Generation, Parked: int(a.Parked), PID: a.PID}
+	for _, g := range a.Generations {
+		if g.Number != a.Generation {
+			state.Others++
+		}
+	}
+	return state, err
 }

@@ -1,0 +1,189 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usher-edge/usher/bench/stats"
+)
+
+// evenAccount has a request each millisecond, whose latency is what f says.
+func evenAccount(n int, f func(ms int) time.Duration) account {
+	a := account{elapsed: time.Duration(n) * time.Millisecond}
+	for i := range n {
+		at := time.Duration(i) * time.Millisecond
+		a.entries = append(a.entries, entry{due: at, record: record{kind: Served, status: 200, taken: at, ended: at + f(i)}})
+	}
+	return a
+}
+
+func windowOf(kind string, round int, start, end float64, cpu time.Duration) Window {
+	return Window{Kind: kind, Round: round, StartMS: start, SwitchMS: (start + end) / 2, EndMS: end, cpu: cpu}
+}
+
+func TestAnOverlapIsPinnedByPairsOfWindows(t *testing.T) {
+	// Twice as slow in swaps, and nothing of what is between windows counts.
+	a := evenAccount(2000, func(ms int) time.Duration {
+		switch ms % 400 {
+		case 350:
+			return time.Second
+		default:
+			if ms%400 < 150 {
+				return 4 * time.Millisecond
+			}
+			return 2 * time.Millisecond
+		}
+	})
+	var windows []Window
+	for round := range 5 {
+		at := float64(round * 400)
+		windows = append(windows, windowOf(WindowSwap, round+1, at, at+100, 3*time.Millisecond),
+			windowOf(WindowBeside, round+1, at+200, at+300, 2*time.Millisecond))
+	}
+	p := a.pin(windows, nil)
+	if p.Swaps != 5 || p.Hold != nil || p.P99 == nil || p.CPU == nil {
+		t.Fatalf("%+v", p)
+	}
+	if p.P99.Median < 1.99 || p.P99.Median > 2.01 || p.P99.Verdict != stats.Missed || p.P99.Swap < 3.99 || p.P99.Beside > 2.01 {
+		t.Errorf("p99 %+v", p.P99)
+	}
+	if p.CPU.Median != 1.5 || p.CPU.Swap != 30 || p.CPU.Beside != 20 || p.CPU.Of != 5 || p.CPU.Verdict != stats.Missed {
+		t.Errorf("CPU %+v", p.CPU)
+	}
+	if windows[0].Requests != 100 || windows[0].CPUMicros != 30 {
+		t.Errorf("window %+v", windows[0])
+	}
+	r := Result{Pinned: p}
+	if r.Missed() != 2 {
+		t.Errorf("%d missed", r.Missed())
+	}
+}
+
+func TestAHoldIsJudgedByTheAppsOwnTimes(t *testing.T) {
+	for _, tc := range []struct {
+		parked time.Duration
+		want   stats.Verdict
+	}{{100 * time.Millisecond, stats.Met}, {119 * time.Millisecond, stats.Met}, {140 * time.Millisecond, stats.Missed}} {
+		a := evenAccount(2000, func(int) time.Duration { return tc.parked })
+		for i := range a.entries {
+			// Waiting in the load tool is not being parked.
+			a.entries[i].due -= time.Second
+		}
+		var windows []Window
+		for round := range 6 {
+			windows = append(windows, windowOf(WindowSwap, round+1, float64(round*300), float64(round*300+200), 0))
+		}
+		own := []OwnTimes{{Start: 60 * time.Millisecond, Stop: 20 * time.Millisecond}, {Start: 70 * time.Millisecond, Stop: 30 * time.Millisecond}}
+		p := a.pin(windows, own)
+		if p.P99 != nil || p.Hold == nil || p.Hold.Verdict != tc.want || p.Hold.LimitMS != 120 || p.Hold.PerSwap.Of != 6 {
+			t.Errorf("%s: %+v", tc.parked, p.Hold)
+		}
+		if windows[0].Requests != 100 {
+			t.Errorf("%d requests of the window: those until the report count", windows[0].Requests)
+		}
+	}
+}
+
+func TestManySwapsAreComparedWithWindowsBesideThem(t *testing.T) {
+	u := newFakeUsher(30 * time.Millisecond)
+	plan := swapPlan(t, u)
+	plan.Lead, plan.Tail = 50*time.Millisecond, 30*time.Millisecond
+	plan.Swaps = 3
+	plan.Twin = findTwin(t, app(t, "serves", "PORT=0"))
+	var cpu time.Duration
+	plan.CPU = func() (time.Duration, error) { cpu += time.Millisecond; return cpu, nil }
+	result, err := Swap(testContext(t), u, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFailures(t, result, nil)
+	var order []string
+	for i, w := range result.Windows {
+		order = append(order, w.Kind)
+		if w.Round != i/2+1 || w.EndMS <= w.StartMS || w.SwitchMS < w.StartMS || i > 0 && w.StartMS < result.Windows[i-1].EndMS || w.CPUMicros <= 0 {
+			t.Errorf("window %d: %+v", i, w)
+		}
+	}
+	if got := strings.Join(order, " "); got != "swap beside beside swap swap beside" {
+		t.Errorf("windows: %s", got)
+	}
+	if p := result.Pinned; p == nil || p.Swaps != 3 || p.P99.Of != 3 || p.CPU.Of != 3 {
+		t.Errorf("pinned %+v", p)
+	}
+	names := map[string]int{}
+	sum := 0
+	for _, p := range result.Phases {
+		names[p.Name]++
+		sum += p.Requests
+	}
+	if len(names) != 4 || names[PhaseBeside] != 1 || names[PhaseDuring] != 1 || sum != result.Total.Requests {
+		t.Errorf("phases %v, %d requests of %d", names, sum, result.Total.Requests)
+	}
+	if result.Change.To != 4 {
+		t.Errorf("change %+v", result.Change)
+	}
+	var text, page bytes.Buffer
+	if err := result.WriteText(&text); err != nil {
+		t.Error(err)
+	}
+	if err := result.WriteHTML(&page); err != nil {
+		t.Error(err)
+	}
+	mustContain(t, "text", text.String(), "3 swaps, each with a window beside it", "p99 ms", "CPU µs/request", "≤ 1.05")
+	mustContain(t, "page", page.String(), "Latency through 3 swaps", `class="window beside"`, "3 swaps, each with")
+}
+
+func TestAnAnswerFromAnEarlierRoundsGenerationIsAFailure(t *testing.T) {
+	u := newFakeUsher(time.Millisecond)
+	plan := swapPlan(t, u)
+	plan.Lead, plan.Tail, plan.Swaps = 60*time.Millisecond, 10*time.Millisecond, 2
+	plan.Own = []OwnTimes{{Start: time.Second, Stop: time.Second}}
+	var swaps atomic.Int64
+	change := plan.Change
+	plan.Change = func(ctx context.Context, run *Run) error {
+		if swaps.Add(1) == 2 {
+			u.mu.Lock()
+			u.stale = false
+			u.mu.Unlock()
+		}
+		return change(ctx, run)
+	}
+	plan.Limit = 5 * time.Second
+	status := staleAfter{u, &swaps}
+	result, err := Swap(testContext(t), status, plan)
+	if err != nil || result.Total.Failures["wrong_generation"] == 0 {
+		t.Errorf("%v, %+v", err, result.Total)
+	}
+}
+
+// staleAfter makes the fake answer by the old name once its first swap is over.
+type staleAfter struct {
+	*fakeUsher
+	swaps *atomic.Int64
+}
+
+func (s staleAfter) Status(ctx context.Context, app string) (State, error) {
+	state, err := s.fakeUsher.Status(ctx, app)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stale = s.swaps.Load() == 1
+	return state, err
+}
+
+func TestSaturationIsWhatIsAnsweredAndNotWhatIsAsked(t *testing.T) {
+	target := serveHTTP(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-time.After(5 * time.Millisecond) }))
+	got, err := Saturation(testContext(t), Load{Targets: []Target{target}, Connections: 4}, 300*time.Millisecond)
+	if err != nil || got > 4*200 || got < 10 {
+		t.Errorf("%g requests/s over 4 connections whose answers take 5 ms, %v", got, err)
+	}
+	failing := serveHTTP(t, http.NotFoundHandler())
+	if got, err := Saturation(testContext(t), Load{Targets: []Target{failing}, Connections: 4}, 100*time.Millisecond); err == nil ||
+		!strings.Contains(err.Error(), "status_404") {
+		t.Errorf("%g, %v", got, err)
+	}
+}
