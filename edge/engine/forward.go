@@ -51,13 +51,17 @@ func (c *conn) forward(t *edge.Target) (again bool) {
 func (c *conn) ask(t *edge.Target) (*upstream.Conn, interrupt, error) {
 	for {
 		c.mem.try = attempt{target: t}
+		more, err := c.build()
+		if err != nil {
+			return nil, 0, err
+		}
 		up, err := t.Pool().Get(c.srv.work, c.mem.req.IsIdempotent())
 		if err != nil {
 			return nil, 0, err
 		}
 		c.mem.try.up = up
 		c.up.Store(up)
-		was, err := c.askOn(up)
+		was, err := c.askOn(up, more)
 		if !upstream.Stale(err) || was.any() {
 			return up, was, err
 		}
@@ -65,12 +69,8 @@ func (c *conn) ask(t *edge.Target) (*upstream.Conn, interrupt, error) {
 	}
 }
 
-// askOn is ask on one connection.
-func (c *conn) askOn(up *upstream.Conn) (interrupt, error) {
-	more, err := c.build()
-	if err != nil {
-		return 0, err
-	}
+// askOn is ask on one connection; more says that there is body left to move.
+func (c *conn) askOn(up *upstream.Conn, more bool) (interrupt, error) {
 	if !more {
 		c.waitForApp()
 		err := up.Ask(c.mem.out, c.mem.gathered(), &c.mem.res, c.mem.req.Method)
@@ -79,7 +79,8 @@ func (c *conn) askOn(up *upstream.Conn) (interrupt, error) {
 		}
 		return c.readHeads(up)
 	}
-	if _, err = up.Write(c.mem.out); err != nil && up.Wrote() == 0 {
+	_, err := up.Write(c.mem.out)
+	if err != nil && up.Wrote() == 0 {
 		return 0, err // whatever kept it back, there will be no answer
 	}
 	if rest := c.mem.gathered(); err == nil && len(rest) > 0 {

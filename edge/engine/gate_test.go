@@ -284,6 +284,21 @@ func TestTheGateAsksForNoBodyThatItRefuses(t *testing.T) { // RFC 9110 10.1.1
 	}
 }
 
+// What is refused for its body is refused so even if the app cannot be reached.
+func TestTheGateDoesNotNeedTheApp(t *testing.T) {
+	r := newRig(t, rigOptions{app: edge.AppConfig{MaxBody: 10}})
+	r.app.Place(edge.Placement{State: edge.Serving, Network: "unix", Address: "/nowhere/at/all"})
+	for raw, status := range map[string]int{
+		gateChunks("+5\r\nhello\r\n0\r\n\r\n"):      400,
+		gateChunks("b\r\n12345678901\r\n0\r\n\r\n"): 413,
+		gateChunks("5\r\nhello\r\n0\r\n\r\n"):       502,
+	} {
+		c := r.dial()
+		c.send(raw)
+		c.status(status)
+	}
+}
+
 // A limit holds for bodies that are here before the app is asked: with the
 // head, in one piece.
 func TestTheBodyLimitHoldsForWhatComesWithTheHead(t *testing.T) { // RFC 9110 15.5.14
