@@ -12,7 +12,7 @@ ifneq ($(shell git rev-parse HEAD >/dev/null 2>&1; echo $$?),0)
 export GOFLAGS := $(shell go env GOFLAGS) -buildvcs=false
 endif
 
-.PHONY: all help build demo test check race bench explore fuzz clean
+.PHONY: all help build demo test test-packages test-e2e again check race bench benchcmp explore fuzz clean
 
 all: check test
 
@@ -26,9 +26,16 @@ build: ## bin/usher and the example apps
 demo: build ## wakes, swaps and puts to sleep an app before your eyes; KEEP=1 leaves it running
 	go run ./examples/demo $(if $(KEEP),--keep)
 
-test: ## everything that needs nothing but Go; a skipped test says why
+test: test-packages test-e2e ## everything that needs nothing but Go; a skipped test says why
+
+test-packages:
 	go test $$(go list ./... | grep -v /cmd/usher/e2e)
-	go test ./cmd/usher/e2e # alone: it times real processes
+
+test-e2e: # alone: it times real processes
+	go test ./cmd/usher/e2e
+
+again: ## the tests of PACKAGES once more, whatever they said before
+	go test -count=1 $(PACKAGES)
 
 check: ## format, vet, staticcheck, the rules of the tree, and every benchmark once
 	@unformatted=$$(go run $(GOFUMPT) -l .) || exit 1; if [ -n "$$unformatted" ]; then \
@@ -44,6 +51,9 @@ race: ## the tests under the race detector, but for the core: it has no goroutin
 
 bench: ## the benchmarks, for numbers
 	go test -run '^$$' -bench . -benchmem ./...
+
+benchcmp: ## the benchmarks of the hot path beside those of BASE (HEAD~1), in turns
+	@bash .ci/benchcmp $(BASE)
 
 explore: ## the lifecycle core with larger bounds; takes minutes
 	USHER_EXPLORE=full go test -count=1 -v -timeout 60m ./activator/lifecycle
