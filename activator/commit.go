@@ -133,14 +133,18 @@ func (r *runner) commitRan(rev lc.Revision) error {
 	})
 }
 
-// commitReport: the transaction that reports a revision makes it good. One that
-// has left the history since it was switched to has nothing to be recorded in.
-func (r *runner) commitReport(rev lc.Revision) error {
+// commitReport: the transaction that reports a revision makes it good; quietly,
+// it does only that. One that has left the history since it was switched to has
+// nothing to be recorded in.
+func (r *runner) commitReport(rev lc.Revision, quiet bool) error {
 	return r.update(0, func(a *store.App) error {
 		if _, ok := a.Release(uint64(rev)); !ok {
 			return nil
 		}
-		a.Good, a.Reported = max(a.Good, uint64(rev)), max(a.Reported, uint64(rev))
+		a.Good = max(a.Good, uint64(rev))
+		if !quiet {
+			a.Reported = max(a.Reported, uint64(rev))
+		}
 		delete(a.Failures, uint64(rev))
 		return nil
 	})

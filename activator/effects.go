@@ -78,7 +78,7 @@ func (r *runner) write(e lc.Effect) {
 		r.undrain(e.Gen) // an incumbent that was given back
 		r.warn("record the switch", r.putRun(e.Gen, store.PhaseSwitched))
 	case lc.Report:
-		r.answer(r.result(lc.ReportDone, e.Gen, r.commitReport(e.Rel.Rev)))
+		r.answer(r.result(lc.ReportDone, e.Gen, r.commitReport(e.Rel.Rev, e.Quiet)))
 	case lc.RecordOutcome:
 		r.outcome(e)
 	case lc.CommitFallback:

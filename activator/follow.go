@@ -119,8 +119,11 @@ const replaced = "a newer release took its place"
 func stateOf(e lc.Effect) OpState {
 	switch e.Outcome {
 	case lc.Done:
-		if e.Reason == lc.ReasonNotReported {
+		switch e.Reason {
+		case lc.ReasonNotReported:
 			return OpAbandoned // it serves, but nobody may be told so yet
+		case lc.ReasonSuperseded:
+			return OpSuperseded // it serves, and a newer release is to
 		}
 		return OpDone
 	case lc.Restored:

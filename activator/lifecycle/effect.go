@@ -18,7 +18,7 @@ const (
 	RecordSwitching // from here recovery rolls forward (runtime) → SwitchingDone
 	Switch          // look at the process a last time, store the slot, retire the other target → SwitchDone
 	RecordSwitched  // runtime; best effort
-	Report          // good = reported = Rev (commit, synced) → ReportDone
+	Report          // good = reported = Rev; Quiet: good = Rev and nobody is told (commit, synced) → ReportDone
 
 	Place        // store Slot
 	CloseStreams // end upgraded connections and event streams of Gen
@@ -56,6 +56,7 @@ type Effect struct {
 	Fallback bool   // RecordOutcome: CommitFallback follows
 	Kill     bool   // Stop: no grace
 	Short    bool   // Drain: hold_drain instead of drain_timeout
+	Quiet    bool   // Report: a newer release is desired, and only that one is reported from now on
 }
 
 // maxEffects bounds the effects of one step.

@@ -31,7 +31,7 @@ func (m *machine) switched() {
 	m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: cur.ID})
 	if cur.Rel.Rev > m.s.Reported {
 		m.s.Attempt.Reporting = true
-		m.out.add(Effect{Kind: Report, Gen: cur.ID, Rel: cur.Rel})
+		m.report()
 		return
 	}
 	m.outcome(Done, ReasonNone)
@@ -45,9 +45,15 @@ func (m *machine) reported(e Event) {
 		return
 	}
 	why := ReasonNone
-	if e.Result == OK {
+	switch {
+	case e.Result == OK && m.s.Cur.Rel.Rev == m.s.Desired.Rev:
 		m.s.Reported, m.s.ReportOwed = m.s.Cur.Rel.Rev, false
-	} else {
+	case e.Result == OK: // it was quiet
+		m.s.ReportOwed = false
+		if m.s.Attempt.Desired != m.s.Desired.Rev {
+			why = ReasonSuperseded
+		}
+	default:
 		why = ReasonNotReported
 		m.s.ReportOwed = true
 		m.armSweep()
@@ -237,8 +243,15 @@ func (m *machine) sweep() {
 // not name does not serve, whatever runs.
 func (m *machine) reportOwed() {
 	if m.s.ReportOwed && m.s.Cur.Stage == Serving && m.s.Slot.State == SlotServing {
-		m.out.add(Effect{Kind: Report, Gen: m.s.Cur.ID, Rel: m.s.Cur.Rel})
+		m.report()
 	}
+}
+
+// report records that what serves is good, and reports it if nothing newer is
+// desired.
+func (m *machine) report() {
+	cur := m.s.Cur
+	m.out.add(Effect{Kind: Report, Gen: cur.ID, Rel: cur.Rel, Quiet: cur.Rel.Rev != m.s.Desired.Rev})
 }
 
 // halt ends what a barrier ends. A shutdown leaves the incumbent running.

@@ -96,6 +96,7 @@ type ghost struct {
 	wake    bool  // the edge has asked, the core has not heard yet
 	inside  uint8 // the generation that it is being sent to
 	key     CacheKey
+	head    uint8    // what was reported when its head came; config.heads
 	entry   CacheKey // where its answer was stored
 	content uint8    // the revision that made the answer
 }
@@ -273,6 +274,8 @@ type explorer struct {
 	log      func(format string, args ...any) // nil: nobody reads along
 	longest  int                              // most effects of one step
 	stepping bool                             // effects are being carried out
+	rollout  follower
+	flaw     flaw // of the environment
 }
 
 // flags say what happened on one edge.
@@ -321,7 +324,7 @@ func (s *script) advance() bool {
 }
 
 func (x *explorer) fail(name, format string, args ...any) {
-	if x.broken == nil {
+	if x.broken == nil && x.rollout.lets(name) {
 		x.broken = &violation{name, fmt.Sprintf(format, args...)}
 	}
 }
@@ -431,7 +434,9 @@ func (x *explorer) run(w *world, fx *Effects) {
 		e := fx.list[i]
 		x.say("    %s", e)
 		x.checkEffect(w, e)
-		if x.execute(w, e) && x.crashes(w) {
+		outside := x.execute(w, e)
+		x.follow(w)
+		if outside && x.crashes(w) {
 			return
 		}
 		if x.broken != nil {
@@ -487,7 +492,10 @@ func (x *explorer) execute(w *world, e Effect) bool {
 		w.d.owed = w.d.owed && uint8(e.Rel.Rev) != w.d.desired
 		if x.written(w, answer{kind: ReportDone, gen: uint8(e.Gen)}) {
 			r := uint8(e.Rel.Rev)
-			w.d.good, w.d.reported = max(w.d.good, r), max(w.d.reported, r)
+			w.d.good = max(w.d.good, r)
+			if !e.Quiet {
+				w.d.reported = max(w.d.reported, r)
+			}
 			w.d.held &^= 1 << r
 		}
 		return true
@@ -500,7 +508,7 @@ func (x *explorer) execute(w *world, e Effect) bool {
 func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 	switch e.Kind {
 	case Place:
-		w.place(e.Slot)
+		x.place(w, e.Slot)
 	case Drain:
 		g.drain, g.cut = true, false
 		x.put(w, g, phaseRetiring)
@@ -519,13 +527,13 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 			return false
 		}
 		w.queue(answer{kind: SleepDone, gen: uint8(e.Gen)})
-		w.place(e.Slot)
+		x.place(w, e.Slot)
 	case Forget:
 		if g != nil && g.op != EventNone && x.cfg.late && w.late.kind == EventNone {
 			w.late = answer{kind: g.op, gen: g.id}
 		}
 		if w.g.inside == uint8(e.Gen) {
-			w.g.inside, w.g.key = 0, CacheKey{}
+			w.g.ends()
 		}
 		w.dropGen(e.Gen)
 		return true
@@ -607,23 +615,26 @@ func (w *world) commit(bits uint8) {
 }
 
 // place stores the slot at the edge; who is parked follows it.
-func (w *world) place(s Slot) {
+func (x *explorer) place(w *world, s Slot) {
 	w.slot = s
-	w.settleGhost()
+	x.settleGhost(w)
 }
 
-func (w *world) settleGhost() {
+// ends: the request is over.
+func (g *ghost) ends() { g.inside, g.key, g.head = 0, CacheKey{}, 0 }
+
+func (x *explorer) settleGhost(w *world) {
 	if !w.g.parked {
 		return
 	}
 	switch w.slot.State {
 	case SlotServing:
-		w.g.parked, w.g.wake = false, false
-		w.g.inside, w.g.key = uint8(w.slot.Gen), w.slot.Cache
+		x.acquire(w, uint8(w.slot.Gen))
 	case SlotAsleep:
 		w.g.wake = true
 	case SlotEmpty, SlotMaintenance, SlotDown, SlotRemoved:
 		w.g.parked, w.g.wake = false, false
+		w.g.ends()
 	case SlotWaking, SlotHolding, SlotPaused:
 	}
 }
@@ -644,7 +655,7 @@ func (x *explorer) swap(w *world, g *worldGen, e Effect) bool {
 		return false
 	}
 	w.queue(answer{kind: SwitchDone, gen: g.id})
-	w.place(e.Slot)
+	x.place(w, e.Slot)
 	return true
 }
 

@@ -61,6 +61,7 @@ func configs() []config {
 		{name: "all of it, hold", commits: []uint8{relHold, relHold}, left: both, asks: day | askPause},
 		{name: "uncertain hold", commits: []uint8{relHold, relHold | relFallback}, left: budgets{usher: 1}, asks: askRequest, uncertain: true},
 		{name: "cache", commits: []uint8{0, 0}, left: budgets{restarts: 1}, asks: askRequest, cache: true},
+		{name: "heads", commits: []uint8{0, 0}, left: budgets{app: 1}, asks: askRequest, cache: true, heads: true},
 	}
 }
 
@@ -80,6 +81,7 @@ func (c config) widened() config {
 
 func TestEveryReachableStateKeepsThePromises(t *testing.T) {
 	var sum tally
+	var taken rolloutActions
 	t.Run("all", func(t *testing.T) {
 		for _, c := range configs() {
 			if raced && !slices.Contains([]string{"canary", "late answers", "external to process"}, c.name) {
@@ -91,8 +93,10 @@ func TestEveryReachableStateKeepsThePromises(t *testing.T) {
 			}
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
-				r := explore(c.explorer(), limit)
+				x := c.explorer()
+				r := explore(x, limit)
 				sum.add(c.name, &r)
+				taken.add(&x.rollout)
 				r.report(t)
 				if r.full {
 					t.Fatalf("stopped after %d states: the bounds are too wide", limit)
@@ -102,6 +106,7 @@ func TestEveryReachableStateKeepsThePromises(t *testing.T) {
 		}
 	})
 	t.Log(sum.text())
+	taken.report(t)
 	if !full() && sum.states > totalCap {
 		t.Errorf("more than %d states: too much for a test run", totalCap)
 	}

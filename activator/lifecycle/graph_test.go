@@ -34,6 +34,7 @@ type config struct {
 	late      bool // answers may be overtaken by the stop of their generation
 	doubts    bool // a live process may fail its one connect at recovery
 	cache     bool // follow a cache entry
+	heads     bool // remember what was reported when the request came, and let it be sent again
 	between   bool // people may ask something while a switch is under way
 	uncertain bool // a record that is said to have failed may have taken place
 	pauses    bool // tell how long the pauses of a back-off have grown
@@ -223,7 +224,7 @@ func (w *world) hash(seed maphash.Seed) uint64 {
 	b.put(d.rels[1:]...)
 	b.put(d.desired, d.good, d.reported, d.held, d.verified, d.restarts, bits(d.downHeld, d.paused, d.maintain, d.heldDown, d.owed), w.timers, w.settle)
 	b.put(w.left.commits, w.left.restarts, w.left.usher, w.left.app, w.left.puts, w.left.fresh)
-	b.put(w.g.inside, uint8(w.g.key.Rev), uint8(w.g.key.Restart), uint8(w.g.entry.Rev), uint8(w.g.entry.Restart), w.g.content,
+	b.put(w.g.head, w.g.inside, uint8(w.g.key.Rev), uint8(w.g.key.Restart), uint8(w.g.entry.Rev), uint8(w.g.entry.Restart), w.g.content,
 		bits(w.g.parked, w.g.wake, w.up, w.gone, w.raised))
 	return maphash.Bytes(seed, b.buf[:b.n])
 }

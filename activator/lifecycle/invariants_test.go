@@ -265,7 +265,7 @@ func (x *explorer) checkOutcome(w *world, g *worldGen, e Effect) {
 		x.fail("I9", "revision %d, usher's own: %v, ends as %s", e.Rel.Rev, e.Rel.Own, e.Outcome)
 	case done && !x.stays(w, e.Gen):
 		x.fail("I4", "an attempt is done and its generation does not serve")
-	case done && e.Reason == ReasonNone && w.d.reported < uint8(e.Rel.Rev):
+	case done && e.Reason == ReasonNone && uint8(e.Rel.Rev) == w.d.desired && w.d.reported < w.d.desired:
 		x.fail("I4", "an attempt is done and its revision is not reported")
 	case e.Outcome == Failed && w.s.Cur.Stage != Serving && w.s.want().Rev == 0:
 		x.fail("I5", "an attempt failed and nothing can serve: that is down")

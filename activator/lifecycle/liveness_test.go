@@ -57,7 +57,7 @@ func (w *world) settled() bool {
 	case SlotAsleep:
 		return s.Cur.ID == 0 && !s.WakeWanted && !s.StartWanted && target
 	case SlotServing:
-		return s.Cur.Rel.Rev == s.want().Rev && s.Cur.Restart == s.Restarts && !s.ReportOwed && s.Reported >= s.Cur.Rel.Rev &&
+		return s.Cur.Rel.Rev == s.want().Rev && s.Cur.Restart == s.Restarts && !s.ReportOwed && (s.Reported >= s.Cur.Rel.Rev || s.Cur.Rel.Rev != s.Desired.Rev) &&
 			!s.WakeWanted && !s.StartWanted && target
 	case SlotPaused, SlotMaintenance:
 		return s.Paused

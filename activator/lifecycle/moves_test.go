@@ -180,6 +180,7 @@ func (x *explorer) asks(w *world, out []move) []move {
 // take makes m happen in w for the choices of the script.
 func (x *explorer) take(w *world, m *move) {
 	x.out, x.broken = 0, nil
+	x.rollout.leave(w)
 	if m.fails {
 		x.out |= flagFailed
 	}
@@ -200,6 +201,7 @@ func (x *explorer) take(w *world, m *move) {
 			x.feed(w, e)
 		}
 	}
+	x.follow(w)
 	if x.broken == nil {
 		x.checkGap(w, m)
 	}
@@ -215,10 +217,10 @@ func (x *explorer) dies(w *world, g *worldGen) {
 	w.left.app--
 	g.proc = procExited
 	g.untold = w.up
-	if w.g.inside == g.id {
-		w.g.inside, w.g.key = 0, CacheKey{}
-	}
 	x.say("generation %d ends by itself", g.id)
+	if w.g.inside == g.id {
+		x.loses(w)
+	}
 }
 
 // request is the life of the ghost request at the edge.
@@ -229,14 +231,14 @@ func (x *explorer) request(w *world, m *move) {
 		if x.cfg.cache {
 			w.g.entry, w.g.content = w.g.key, g.rev
 		}
-		w.g.inside, w.g.key = 0, CacheKey{}
+		x.answered(w, g.rev)
+		w.g.ends()
 		return
 	}
 	x.out |= flagAsked | flagGentle
 	x.say("a request arrives; slot %s", w.slot.State)
 	x.checkHit(w)
-	w.g.parked = true
-	w.settleGhost()
+	x.arrives(w)
 }
 
 // happens changes the environment as m says and returns the event that tells the
@@ -260,7 +262,7 @@ func (x *explorer) happens(w *world, m *move) (Event, bool) {
 	case moveDrain:
 		w.gen(e.Gen).drain = false
 		if w.g.inside == m.gen {
-			w.g.inside, w.g.key = 0, CacheKey{}
+			w.g.ends()
 		}
 	case moveTold:
 		w.gen(e.Gen).untold = false
@@ -338,7 +340,7 @@ func (x *explorer) asked(w *world, e Event) (Event, bool) {
 	case Committed:
 		n := len(x.cfg.commits) - int(w.left.commits)
 		w.left.commits--
-		w.commit(x.cfg.commits[n])
+		x.commits(w, x.cfg.commits[n])
 		e.Release = w.release(w.d.desired)
 		x.say("revision %d is committed", w.d.desired)
 		return e, !x.crashes(w)

@@ -82,6 +82,9 @@ func (e Effect) String() string {
 	if e.Short {
 		s += " short"
 	}
+	if e.Quiet {
+		s += " quiet"
+	}
 	return s
 }
 
