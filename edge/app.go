@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +14,7 @@ type App struct {
 	name string
 	edge *Edge
 
-	slot     atomic.Pointer[slot]    // never nil
+	slot     slotPointer             // never nil
 	account  atomic.Pointer[Account] // nil: no books are open
 	lot      lot
 	crowds   crowds
@@ -24,7 +23,7 @@ type App struct {
 
 	// mu puts placements in order. Only slot stores happen under it: no target is
 	// retired, no pool touched and nobody woken.
-	mu sync.Mutex
+	mu doorLock
 }
 
 func newApp(e *Edge, cfg *AppConfig) *App {

@@ -1,7 +1,5 @@
 package edge
 
-import "sync/atomic"
-
 // retiredBit marks a gate that lets nobody in any more. The other bits count
 // who is inside.
 const retiredBit = uint64(1) << 63
@@ -13,7 +11,7 @@ const retiredBit = uint64(1) << 63
 //
 // A retired gate stays retired. Exactly one call, the one that makes the word
 // (retired, 0), gets to know that the gate is empty for good.
-type gate struct{ word atomic.Uint64 }
+type gate struct{ word gateWord }
 
 // entry is what came of trying to enter a gate.
 type entry uint8

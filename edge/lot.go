@@ -2,7 +2,6 @@ package edge
 
 import (
 	"net/netip"
-	"sync"
 	"time"
 )
 
@@ -33,7 +32,7 @@ type parking struct {
 type lot struct {
 	app *App
 
-	mu     sync.Mutex // guards all below; nothing blocks and nobody is called under it
+	mu     doorLock // guards all below; nothing blocks and nobody is called under it
 	head   *Request
 	tail   *Request
 	n      int
