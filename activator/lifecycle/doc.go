@@ -69,4 +69,5 @@
 // (Controllers in controllers_test.go) and whether it brings the app nearer to rest
 // (Gap). The
 // bounds are those of configs in explore_test.go, wider with USHER_EXPLORE=full.
+// The same visit follows the rollout contract of rollout_test.go.
 package lifecycle

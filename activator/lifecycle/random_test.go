@@ -16,7 +16,7 @@ func TestALongRandomLifeKeepsThePromisesAndComesToRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := config{
 			left: budgets{restarts: 3, usher: 4, app: 6, puts: 1, fresh: 2},
-			asks: askRetry | askWake | askSleep | askPause | askMaintain | askRequest | askShutdown, late: true, doubts: true, cache: true,
+			asks: askRetry | askWake | askSleep | askPause | askMaintain | askRequest | askShutdown, late: true, doubts: true, cache: true, heads: true,
 		}
 		for range rapid.IntRange(1, 3).Draw(t, "releases") {
 			c.commits = append(c.commits, rapid.SampledFrom(kinds).Draw(t, "release"))

@@ -8,6 +8,15 @@ import (
 
 // The machine has its own properties: visited state by state, and each of them
 // broken by one wrong variant of an action.
+//
+//	Refinement                every edge that is explored is a sequence of actions of the contract, or none
+//	TypeOK                    only what was committed, or nothing, is ever loaded, reported or served
+//	ReportedVersionIsServing  what serves is not older than the newest report
+//	ServedAfterReport         whatever enters a process enters one that is not older than the newest report
+//	NoServeWhileNotServing    nothing enters a node that starts, drains or is stopped
+//	ReportedIsCommitted       what was reported was committed
+//	ReportIsNewest            a report names the newest commit; what was superseded before it could be reported only becomes good
+//	AnswersFollowReports      for every request and every report before its head: the last slot it loads, or the cache that answers it, is of that revision or a newer one
 
 // ruleset says whether an action is allowed; the wrong ones allow too much.
 type ruleset func(from contract, a action, v uint8, allowed bool) bool

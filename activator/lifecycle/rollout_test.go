@@ -93,7 +93,7 @@ func (c *contract) do(a action, v uint8) bool {
 	return false
 }
 
-// The properties, by the names they have in the reports of a broken one.
+// The properties; rollout_props_test.go says what they are.
 const (
 	refinement               = "Refinement"
 	typeOK                   = "TypeOK"
@@ -102,7 +102,7 @@ const (
 	noServeWhileNotServing   = "NoServeWhileNotServing"
 	reportedIsCommitted      = "ReportedIsCommitted"
 	reportIsNewest           = "ReportIsNewest"
-	answersFollowReports     = "AnswersFollowReports" // for every request and every report that precedes its head: its last slot load, or the cache that answers it, is of that revision or a newer one
+	answersFollowReports     = "AnswersFollowReports"
 )
 
 func rolloutProperties() []string {
