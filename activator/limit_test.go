@@ -160,3 +160,51 @@ func TestWhereNothingCanBeLimitedStatusSaysSoAndTheAppRuns(t *testing.T) {
 		}
 	})
 }
+
+// The limit is what the kernel says, so a crash anywhere leaves it to be read and
+// put right by the next start.
+func TestACrashAfterAnyEffectLeavesNoLimitRaised(t *testing.T) {
+	for _, mode := range []string{"overlap", "hold"} {
+		for _, second := range []string{"v2", "v2 sick"} {
+			t.Run(mode+"/"+second, func(t *testing.T) {
+				n := 1
+				for ; !limitAfterCrash(t, mode, second, n); n++ { //nolint:revive // all is in the condition
+				}
+				t.Logf("%d crash points", n-1)
+			})
+		}
+	}
+}
+
+// limitAfterCrash crashes usher right after the n-th effect of a deploy and looks
+// at what the app may use once the next start has come to rest; done says that the
+// run has fewer effects.
+func limitAfterCrash(t *testing.T, mode, second string, n int) (done bool) {
+	t.Helper()
+	inBubble(t, func(r *rig) {
+		a := r.app("v1 last=1s", limited(100*mib))
+		if mode == "hold" {
+			hold(&a)
+		}
+		digest := r.build(second)
+		r.crash()
+		r.start(n)
+		r.apps = []App{a}
+		if done = r.story(digest); !done {
+			r.restart()
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+			defer cancel()
+			_, _ = r.edge.get(ctx, "hello", 0) // refused if a hold has failed: then nothing runs
+			settle(3 * time.Minute)
+		}
+		switch alive := r.w.alive("hello"); {
+		case len(alive) == 1:
+			r.wantLimit(100 * mib)
+		case r.status().State == "down":
+			r.wantLimit(0) // it went with the last generation
+		default:
+			t.Errorf("crash after effect %d: %d generations run, %s", n, len(alive), r.status().State)
+		}
+	})
+	return done || t.Failed()
+}

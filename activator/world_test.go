@@ -330,6 +330,18 @@ func (b backend) Limits(app string) (cgroup.Limits, error) {
 	return l, nil
 }
 
+// emptied: with the last generation of an app its limit goes.
+func (w *world) emptied(app string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.procs {
+		if p.app == app && !p.dead() {
+			return
+		}
+	}
+	delete(w.limits, app)
+}
+
 // room holds what must be true before a process is set up: what it may use is
 // there beside what the others of the app may use.
 func (b backend) room(p Plan) error {
@@ -462,6 +474,7 @@ func (c child) Stop(ctx context.Context, grace time.Duration) (st Stopped, err e
 		st.Killed = last > grace
 		c.p.die(Exit{Signal: map[bool]string{true: "killed", false: "terminated"}[st.Killed]})
 	}
+	c.b.w.emptied(c.p.app)
 	c.b.l.did("empty %d", c.p.gen)
 	if c.b.l.gone() {
 		return st, errDead
