@@ -156,8 +156,13 @@ func TestAnAnswerFromAnEarlierRoundsGenerationIsAFailure(t *testing.T) {
 	plan.Limit = 5 * time.Second
 	status := staleAfter{u, &swaps}
 	result, err := Swap(testContext(t), status, plan)
-	if err != nil || result.Total.Failures["wrong_generation"] == 0 {
-		t.Errorf("%v, %+v", err, result.Total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The fake lies from its first swap on: to the rest of that round, and to the
+	// second one before its swap.
+	if p := result.Phases[0]; p.Name != PhaseBefore || p.Failures["wrong_generation"] == 0 {
+		t.Errorf("%s: %v", p.Name, p.Failures)
 	}
 }
 

@@ -230,8 +230,7 @@ func (c *client) event(e *unix.EpollEvent) error {
 	if e.Events&^unix.EPOLLOUT == 0 {
 		return nil
 	}
-	// With the last bytes may come the end, and no further event.
-	return c.receive(i, e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0)
+	return c.receive(i)
 }
 
 // schedule sends what is due as long as a connection is idle, and sets the
@@ -284,9 +283,9 @@ func (c *client) push(i int) error {
 	return nil
 }
 
-// receive reads until the answer is whole or nothing more is there. left says
-// that the peer has closed.
-func (c *client) receive(i int, left bool) error {
+// receive reads until the answer is whole or nothing more is there: with the last
+// bytes may come the end of the connection, and no further event.
+func (c *client) receive(i int) error {
 	k := &c.conns[i]
 	for {
 		n, err := unix.Read(k.fd, c.buf)
@@ -307,7 +306,6 @@ func (c *client) receive(i int, left bool) error {
 			return c.fail(i, err)
 		}
 		if whole {
-			k.closes = k.closes || left
 			return c.answered(i)
 		}
 	}

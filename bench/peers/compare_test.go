@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -168,6 +171,34 @@ func TestAComparisonThatIsInterruptedWhileItStartsLeavesNothing(t *testing.T) {
 	}
 	if r, err := Compare(ctx, plan); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+func TestOnlyTheSameAnswerTwiceIsAHit(t *testing.T) {
+	cached := Works()[len(Works())-1]
+	if !cached.Cached {
+		t.Fatalf("%s is not the cached work", cached.ID)
+	}
+	for name, tc := range map[string]struct {
+		serial func(n int64) string
+		want   string
+	}{
+		"kept":     {func(int64) string { return "1" }, ""},
+		"not kept": {func(n int64) string { return fmt.Sprint(n) }, "it does not answer from its cache"},
+		"lost":     {func(int64) string { return "" }, "has lost its field"},
+	} {
+		var n atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if serial := tc.serial(n.Add(1)); serial != "" {
+				w.Header().Set(serialField, serial)
+			}
+			body(cached.length)(w, r)
+		}))
+		err := ask("tcp", server.Listener.Addr().String(), cached)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+		server.Close()
 	}
 }
 
