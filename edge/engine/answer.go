@@ -154,59 +154,52 @@ func (c *conn) appendConnection(b []byte) []byte {
 	return append(b, "\r\n"...)
 }
 
+// rawMost is how many bytes are written without telling the scheduler. More
+// takes the kernel so long that others should not have to wait for it.
+const rawMost = 128 << 10
+
 // write sends bytes to the client. What fails it is the client's leaving or
 // slowness.
-func (c *conn) write(b []byte) edge.Cause {
-	if c.fd != noFD {
-		var cause edge.Cause
-		if b, cause = c.writeRaw(b); len(b) == 0 || cause != edge.CauseNone {
-			return cause
+func (c *conn) write(b []byte) edge.Cause { return c.writeAll(b, nil, nil) }
+
+// writeAll sends three pieces, each of which may be empty, as if they were one:
+// within a callback as much of the first two as the kernel takes at once, and
+// the rest as it takes it.
+func (c *conn) writeAll(head, data, tail []byte) edge.Cause {
+	if c.severed.Load() {
+		return edge.CauseClientGone
+	}
+	if c.fd != noFD && len(tail) == 0 && len(head)+len(data) <= rawMost {
+		n, err := rawio.WriteBoth(uintptr(c.fd), head, data)
+		switch {
+		case n == len(head)+len(data):
+			return edge.CauseNone
+		case err != nil && err != syscall.EAGAIN:
+			return edge.CauseClientGone
 		}
+		k := min(n, len(head))
+		head, data = head[k:], data[n-k:]
 	}
 	c.clock.wait(phaseWrite, after(c.srv.now(), watchAfter))
-	_, err := c.nc.Write(b)
-	return c.wrote(err)
+	return c.wrote(c.writeSlowly(head, data, tail))
 }
 
-// writeRaw sends as much as the kernel takes at once, and returns the rest.
-func (c *conn) writeRaw(b []byte) ([]byte, edge.Cause) {
-	if c.severed.Load() {
-		return b, edge.CauseClientGone
-	}
-	n, err := rawio.Write(uintptr(c.fd), b)
-	if err != nil && err != syscall.EAGAIN {
-		return b, edge.CauseClientGone
-	}
-	return b[n:], edge.CauseNone
-}
-
-// writeBoth sends two pieces in one go.
-func (c *conn) writeBoth(a, b []byte) edge.Cause {
-	if len(b) == 0 {
-		return c.write(a)
-	}
-	return c.writeAll(a, b, nil, nil)
-}
-
-// writeAll sends up to four pieces in one go.
-func (c *conn) writeAll(pieces ...[]byte) edge.Cause {
-	n := 0
+// writeSlowly waits for the client to take everything.
+func (c *conn) writeSlowly(pieces ...[]byte) error {
+	m, n := c.mem, 0
 	for _, p := range pieces {
 		if len(p) > 0 {
-			c.mem.vec[n] = p
+			m.vec[n] = p
 			n++
 		}
 	}
 	if n == 1 {
-		return c.write(c.mem.vec[0]) // write(2) costs less than writev(2) of one piece
+		_, err := c.nc.Write(m.vec[0]) // write(2) costs less than writev(2) of one piece
+		return err
 	}
-	if c.severed.Load() {
-		return edge.CauseClientGone
-	}
-	c.mem.bufs = c.mem.vec[:n]
-	c.clock.wait(phaseWrite, after(c.srv.now(), watchAfter))
-	_, err := c.mem.bufs.WriteTo(c.nc)
-	return c.wrote(err)
+	m.bufs = m.vec[:n]
+	_, err := m.bufs.WriteTo(c.nc)
+	return err
 }
 
 func (c *conn) wrote(err error) edge.Cause {

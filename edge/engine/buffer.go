@@ -30,7 +30,7 @@ type memory struct {
 	more      *[pumpSize]byte // body of the request, following what is in in; nil: none
 	moreLen   int
 	continued bool // 100 Continue was sent for this request
-	vec       [4][]byte
+	vec       [3][]byte
 	bufs      net.Buffers
 }
 
@@ -86,7 +86,7 @@ func (s *stock) put(m *memory) {
 	}
 	m.req.Reset()
 	m.res.Reset()
-	m.fwd, m.try, m.vec, m.bufs = http1.Forward{}, attempt{}, [4][]byte{}, nil
+	m.fwd, m.try, m.vec, m.bufs = http1.Forward{}, attempt{}, [3][]byte{}, nil
 	s.memories.Put(m)
 }
 

@@ -77,7 +77,7 @@ const mostAtOnce = 256 << 10
 // writeLong sends a head and a body that may be large.
 func (c *conn) writeLong(head, body []byte) edge.Cause {
 	n := min(len(body), mostAtOnce)
-	failed := c.writeBoth(head, body[:n])
+	failed := c.writeAll(head, body[:n], nil)
 	for failed == edge.CauseNone && n < len(body) {
 		body = body[n:]
 		n = min(len(body), mostAtOnce)

@@ -43,8 +43,11 @@ func Write(fd uintptr, b []byte) (int, error) {
 
 // WriteBoth is Write of two pieces as if they were one.
 func WriteBoth(fd uintptr, a, b []byte) (int, error) {
-	if len(b) == 0 {
+	switch {
+	case len(b) == 0:
 		return Write(fd, a)
+	case len(a) == 0:
+		return Write(fd, b)
 	}
 	for {
 		n, err := writeBoth(fd, a, b)
