@@ -23,8 +23,9 @@
 //     forwarding, the end of its sending side is no leaving, except for event
 //     streams and upgraded connections.
 //   - 100 Continue is sent at most once, and not before an app has the head.
-//   - An idle connection holds no buffer. No request arms a timer: one sweeper
-//     per server looks at all deadlines, so they are met within sweepEvery.
+//   - An idle connection holds no buffer, and after a moment no goroutine.
+//   - No request arms a timer: one sweeper per server looks at all deadlines, so
+//     they are met within sweepEvery.
 //   - Who is connected is bounded, for all, for a listener and for each client.
 //     What is beyond waits to be accepted, or is refused if its client has too
 //     many; what is connected already is never closed for it.

@@ -3,8 +3,10 @@
 //
 // Guarantees:
 //   - A connection is handed out again only if the exchange before was complete
-//     and clean on both sides, nothing lies unread on it, and a look at the
-//     socket just before shows neither a FIN nor an error.
+//     and clean on both sides, nothing lies unread on it. A look at the
+//     socket just before the first byte shows neither a FIN nor an error nor
+//     bytes that nobody asked for; otherwise nothing is sent, and the error is
+//     Stale.
 //   - A request that may not run twice never reuses a TCP connection that has
 //     been idle for a second, nor for half as long as connections of this app
 //     were seen to live: a FIN could be on its way. A unix socket refuses the
