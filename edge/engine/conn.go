@@ -43,7 +43,7 @@ type conn struct {
 	client  netip.Addr // who the connection is counted for; zero: nobody
 	trusted bool
 	drained bool // the last read left nothing behind, so that more will be told
-	settled bool // it has had a request, and a read after it
+	settled bool // it has had a request, and after it a read that found nothing
 	alone   bool // the next exchange reads from nc, so it cannot be within a callback
 	over    bool // no further request follows
 	away    bool // idle for long: to be left to the watcher

@@ -152,6 +152,15 @@ func (o *origin) stop() {
 	o.wg.Wait()
 }
 
+// hangUp closes every connection.
+func (o *origin) hangUp() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for c := range o.live {
+		c.Close()
+	}
+}
+
 // placement is what makes the origin the app's target.
 func (o *origin) placement(generation uint64) edge.Placement {
 	a := o.ln.Addr()

@@ -145,7 +145,7 @@ func (c *conn) readSome() (int, error) {
 	} else {
 		n, err = rawio.Read(uintptr(c.fd), room)
 		c.drained = n > 0 && n < len(room) && c.settled
-		c.settled = c.settled || n == 0
+		c.settled = c.settled || n == 0 && c.lane != nil
 	}
 	switch {
 	case n > 0:

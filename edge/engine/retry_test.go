@@ -181,3 +181,32 @@ func TestTheSecondFailureIsTold(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 }
+
+// A connection that was found dead is no try: the body that has been gathered
+// for it goes whole to the next one, and nothing is counted as sent again.
+func TestABodyMeetsAStaleConnectionAndGoesWholeToTheNext(t *testing.T) {
+	for _, size := range []int{100, 50_000, 200_000} { // with the head, gathered, and with a pump
+		o := newOrigin(t, each(func(s *stage, r *http.Request) {
+			h := sha256.New()
+			n, _ := io.Copy(h, r.Body)
+			s.ok(fmt.Sprintf("%d %x", n, h.Sum(nil)))
+		}))
+		body := strings.Repeat("0123456789", size/10)
+		want := fmt.Sprintf("%d %x", size, sha256.Sum256([]byte(body)))
+		r := newRig(t, rigOptions{})
+		r.app.Place(o.placement(1))
+		c := r.dial()
+		for i := range 3 {
+			c.send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: %d\r\n\r\n%s", size, body))
+			c.want(200, want)
+			if e := r.last(i + 1); e.Retries != 0 || e.Result.BytesIn != int64(size) {
+				t.Errorf("%d bytes: %d retries, %d bytes in", size, e.Retries, e.Result.BytesIn)
+			}
+			if n := o.conns.Load(); n != int32(i+1) {
+				t.Errorf("%d bytes: %d connections to the app", size, n)
+			}
+			o.hangUp()
+			eventually(t, "the app has closed", func() bool { return o.open.Load() == 0 })
+		}
+	}
+}

@@ -30,7 +30,7 @@ import (
 // not there).
 func appendJSON(b []byte, e *edge.Entry) []byte {
 	b = append(b, `{"time":"`...)
-	b = e.Time.UTC().AppendFormat(b, "2006-01-02T15:04:05.000000Z")
+	b = appendTime(b, e.Time.UTC())
 	b = append(b, '"')
 	b = optional(b, "app", e.App)
 	b = text(b, "client", e.Client)
@@ -63,6 +63,18 @@ func appendJSON(b []byte, e *edge.Entry) []byte {
 	}
 	b = optional(b, "reason", e.Reason)
 	return append(b, '}', '\n')
+}
+
+// appendTime appends a UTC time with microseconds. The layout without them is one
+// that package time writes without reading it first.
+func appendTime(b []byte, t time.Time) []byte {
+	b = t.AppendFormat(b, time.RFC3339)
+	b = append(b[:len(b)-1], '.')
+	micros := t.Nanosecond() / 1000
+	for unit := 100000; unit > 0; unit /= 10 {
+		b = append(b, byte('0'+micros/unit%10))
+	}
+	return append(b, 'Z')
 }
 
 // statusOf is the status to log: 499 for a client that left before it had the

@@ -196,3 +196,12 @@ func TestAnyBytesMakeOneLineThatPrints(t *testing.T) {
 		}
 	})
 }
+
+func TestTimesHaveMicroseconds(t *testing.T) {
+	for _, nanos := range []int{0, 1, 999, 1000, 120_000_000, 999_999_999} {
+		at := time.Date(2026, 2, 3, 4, 5, 6, nanos, time.UTC)
+		if got, want := string(appendTime(nil, at)), at.Format("2006-01-02T15:04:05.000000Z"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
