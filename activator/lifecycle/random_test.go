@@ -10,44 +10,53 @@ import (
 // Beyond the bounds of the exploration: long random lives of an app with more
 // releases, restarts and crashes, everything asked at once.
 func TestALongRandomLifeKeepsThePromisesAndComesToRest(t *testing.T) {
-	kinds := []uint8{0, relHold, relCanary, relHold | relFallback, relExternal, relLimited, relLimited | relHold}
 	total := 0
 	defer func() { t.Logf("%d moves", total) }()
-	rapid.Check(t, func(t *rapid.T) {
-		c := config{
-			left: budgets{restarts: 3, usher: 4, app: 6, puts: 1, fresh: 2},
-			asks: askRetry | askWake | askSleep | askPause | askMaintain | askRequest | askShutdown, late: true, doubts: true, cache: true, heads: true,
-		}
-		for range rapid.IntRange(1, 3).Draw(t, "releases") {
-			c.commits = append(c.commits, rapid.SampledFrom(kinds).Draw(t, "release"))
-		}
-		x := c.explorer()
-		w := c.start()
-		x.log = t.Logf
-		for range rapid.IntRange(50, 500).Draw(t, "steps") {
-			moves := x.moves(&w, nil)
-			if rapid.IntRange(0, 3).Draw(t, "calm") != 0 { // else people would ask all the time
-				moves = calm(moves)
-			}
-			if len(moves) == 0 {
-				continue
-			}
-			m := &moves[rapid.IntRange(0, len(moves)-1).Draw(t, "move")]
-			total++
-			x.script = script{draw: func(k int) int { return rapid.IntRange(0, k-1).Draw(t, "choice") }}
-			x.take(&w, m)
-			if x.broken != nil {
-				t.Fatal(x.broken)
-			}
-		}
-		x.rest(t, &w)
-	})
+	rapid.Check(t, func(t *rapid.T) { total += randomLife(t, func(*explorer) {}) })
 }
 
-// calm leaves out what people ask and what crashes, if there is anything else.
+// randomLife leads one life and says how many moves it had.
+func randomLife(t *rapid.T, spoil func(*explorer)) (total int) {
+	kinds := []uint8{0, relHold, relCanary, relHold | relFallback, relExternal, relLimited, relLimited | relHold}
+	c := config{
+		left: budgets{restarts: 3, usher: 4, app: 6, puts: 1, fresh: 2},
+		asks: askRetry | askWake | askSleep | askPause | askMaintain | askRequest | askShutdown, late: true, doubts: true, cache: true, heads: true,
+	}
+	for range rapid.IntRange(1, 3).Draw(t, "releases") {
+		c.commits = append(c.commits, rapid.SampledFrom(kinds).Draw(t, "release"))
+	}
+	x := c.explorer()
+	spoil(x)
+	w := c.start()
+	x.log = t.Logf
+	x.script = script{draw: func(k int) int { return max(0, rapid.IntRange(0, luck).Draw(t, "choice")-(luck+1-k)) }}
+	for range rapid.IntRange(50, 500).Draw(t, "steps") {
+		moves := x.moves(&w, nil)
+		if rapid.IntRange(0, 3).Draw(t, "calm") != 0 { // else people would ask all the time
+			moves = calm(moves)
+		}
+		if len(moves) == 0 {
+			continue
+		}
+		total++
+		x.take(&w, &moves[rapid.IntRange(0, len(moves)-1).Draw(t, "move")])
+		if x.broken != nil {
+			t.Fatal(x.broken)
+		}
+	}
+	x.rest(t, &w)
+	return total
+}
+
+// luck is how rarely a choice is not the first: were half of them failures, no
+// attempt would ever get to its switch.
+const luck = 11
+
+// calm leaves out what people ask, what fails and what crashes, if there is
+// anything else.
 func calm(moves []move) []move {
 	rest := slices.DeleteFunc(slices.Clone(moves), func(m move) bool {
-		return m.kind == moveAsked || m.kind == moveCrash || m.kind == moveDies
+		return m.fails || m.kind == moveAsked || m.kind == moveCrash || m.kind == moveDies
 	})
 	if len(rest) == 0 {
 		return moves
