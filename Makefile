@@ -55,8 +55,9 @@ bench: ## the benchmarks, for numbers
 benchcmp: ## the benchmarks of the hot path beside those of BASE (HEAD~1), in turns
 	@bash .ci/benchcmp $(BASE)
 
-explore: ## the lifecycle core with larger bounds; takes minutes
+explore: ## the lifecycle core with larger bounds, and every pair of crashes; takes minutes
 	USHER_EXPLORE=full go test -count=1 -v -timeout 60m ./activator/lifecycle
+	USHER_EXPLORE=full go test -count=1 -v -timeout 60m -run CrashAnywhere ./activator
 
 fuzz: ## every fuzz target for FUZZ_TIME each
 	@for pkg in $$(go list ./...); do \

@@ -58,6 +58,7 @@ type Activator struct {
 	enforces func() error // why apps cannot be limited; nil: they can
 	numbers  *numbers
 	ops      *operations
+	left     leftovers
 
 	// applying lets one Apply or Shutdown run at a time; it is held across
 	// staging, which is slow, so nothing on a request's way takes it.
@@ -66,6 +67,8 @@ type Activator struct {
 	mu    sync.RWMutex
 	apps  map[string]*runner
 	found map[string][]store.Run // runtime records nobody has taken over yet
+
+	observe observer // nil but in tests
 
 	stopping  chan struct{} // closed by Shutdown: nothing new is begun
 	stopOnce  sync.Once
@@ -103,7 +106,7 @@ func New(o Options) (*Activator, error) {
 		a.end()
 		return nil, err
 	}
-	a.tasks.run(a.boundLogs)
+	a.tasks.run(a.housekeep)
 	return a, nil
 }
 
@@ -291,8 +294,9 @@ func (a *Activator) socketDir(gen uint64) string {
 	return filepath.Join(a.runDir, "sock", strconv.FormatUint(gen, 10))
 }
 
-// boundLogs keeps the output of running apps from filling the disk.
-func (a *Activator) boundLogs() {
+// housekeep keeps the output of running apps from filling the disk, and removes
+// what could not be removed at its time.
+func (a *Activator) housekeep() {
 	const every = 10 * time.Second
 	t := time.NewTicker(every)
 	defer t.Stop()
@@ -302,6 +306,7 @@ func (a *Activator) boundLogs() {
 			return
 		case <-t.C:
 		}
+		a.sweepRuns()
 		for _, name := range a.Names() {
 			if r, err := a.runner(name); err != nil || r.roles.Load() == 0 {
 				continue

@@ -21,7 +21,8 @@ type Changes struct {
 // Apply makes the apps of the config file the apps of the box: new ones appear,
 // missing ones are removed after their drain, a changed process spec or a changed
 // artifact or target value commits a revision, a changed policy applies from
-// here on. Artifacts are staged first; if one cannot be, nothing is applied.
+// here on. Artifacts are staged first, then all revisions are committed in one
+// transaction; if either cannot be done, nothing is applied.
 //
 // The first Apply also takes over what an earlier usher left running. When it
 // returns, every slot is placed.
@@ -40,24 +41,21 @@ func (a *Activator) Apply(ctx context.Context, apps []App) (Changes, error) {
 	if err != nil {
 		return Changes{}, err
 	}
+	pending, err := a.commitFile(apps, staged)
+	if err != nil {
+		return Changes{}, err
+	}
 	var ch Changes
-	for _, s := range apps {
-		r, isNew := a.ensure(s.Name)
+	for _, p := range pending {
 		var changed bool
-		r.box.call(func() { changed, err = r.configure(s, staged[s.Name], isNew) })
-		if err != nil {
-			if isNew {
-				a.disown(r) // the next Apply begins with it again
-			}
-			return ch, fmt.Errorf("app %s: %w", s.Name, err)
-		}
+		p.r.box.call(func() { changed = p.r.configure(p) })
 		switch {
-		case isNew:
-			ch.Added = append(ch.Added, s.Name)
+		case p.isNew:
+			ch.Added = append(ch.Added, p.spec.Name)
 		case changed:
-			ch.Changed = append(ch.Changed, s.Name)
+			ch.Changed = append(ch.Changed, p.spec.Name)
 		default:
-			ch.Unchanged = append(ch.Unchanged, s.Name)
+			ch.Unchanged = append(ch.Unchanged, p.spec.Name)
 		}
 	}
 	ch.Removed, err = a.removeOthers(apps)
@@ -131,36 +129,94 @@ func (a *Activator) awaitRemoved(ctx context.Context, s App) error {
 	}
 }
 
-// configure applies what the file says of one app. It runs in the mailbox.
-func (r *runner) configure(s App, b artifact.Build, isNew bool) (changed bool, err error) {
-	oldPolicy := r.spec.Policy
-	r.spec = s
-	if isNew {
-		if err := r.load(); err != nil {
-			return false, err
-		}
-		if err := r.rebuild(); err != nil {
-			return false, err
+// pending is what the file says of one app, on its way to its mailbox.
+type pending struct {
+	r         *runner
+	isNew     bool
+	spec      App
+	build     artifact.Build
+	rec       store.App // as committed
+	committed bool      // a revision was
+}
+
+// commitFile commits what the file asks for, of all apps or of none.
+func (a *Activator) commitFile(apps []App, staged map[string]artifact.Build) ([]*pending, error) {
+	byName := map[string]*pending{}
+	var all []*pending
+	var names []string
+	for _, s := range apps {
+		p := &pending{spec: s, build: staged[s.Name]}
+		p.r, p.isNew = a.ensure(s.Name)
+		all, names, byName[s.Name] = append(all, p), append(names, s.Name), p
+	}
+	err := a.loadNew(all)
+	if err == nil {
+		var recs []store.App
+		recs, err = a.commits.UpdateAll(names, func(rec *store.App) error { return byName[rec.Name].update(rec, a.now()) })
+		for i := range recs {
+			all[i].rec = recs[i]
 		}
 	}
-	rel, commit := r.fileRelease(b)
-	if commit {
-		rel, err = r.commitRelease(0, rel, func(rec *store.App) error {
-			rec.FileValue, rec.Removed = s.FileValue, false
-			return nil
-		})
+	if err == nil {
+		return all, nil
+	}
+	for _, p := range all {
+		if p.isNew {
+			a.disown(p.r) // the next Apply begins with it again
+		} else if !certain(err) {
+			p.r.box.call(p.r.doubt)
+		}
+	}
+	return nil, err
+}
+
+// loadNew reads the records of apps that are new to this usher.
+func (a *Activator) loadNew(all []*pending) error {
+	for _, p := range all {
+		var err error
+		if p.isNew {
+			p.r.box.call(func() {
+				p.r.spec = p.spec
+				if err = p.r.load(); err == nil {
+					err = p.r.rebuild()
+				}
+			})
+		}
 		if err != nil {
-			return false, err
+			return fmt.Errorf("app %s: %w", p.spec.Name, err)
 		}
-		r.act.depot.Unpin(rel.Digest)
 	}
-	switch {
-	case isNew:
+	return nil
+}
+
+// update runs in the transaction, on the record of the app.
+func (p *pending) update(rec *store.App, now time.Time) error {
+	rel, wanted := p.spec.release(rec, p.build)
+	if p.committed = wanted; !wanted {
+		return nil
+	}
+	appendRelease(rec, &rel, p.r.floor, now)
+	rec.FileValue, rec.Removed = p.spec.FileValue, false
+	return nil
+}
+
+// configure applies what the file says of one app, which has been committed. It
+// runs in the mailbox.
+func (r *runner) configure(p *pending) (changed bool) {
+	oldPolicy := r.spec.Policy
+	r.spec = p.spec
+	if p.rec.Version > r.record.Version { // else somebody has changed it since
+		r.record = p.rec
+	}
+	if p.committed {
+		r.act.depot.Unpin(p.build.Digest)
+	}
+	if p.isNew {
 		r.recover()
-	case commit:
-		r.step(lc.Event{Kind: lc.Committed, Release: r.coreRelease(rel)})
+	} else {
+		r.catchUp()
 	}
-	if s.Eager && isNew {
+	if r.spec.Eager && p.isNew {
 		r.step(lc.Event{Kind: lc.WakeAsked})
 	}
 	if r.state.Cur.Stage == lc.Serving && oldPolicy.IdleTimeout != r.spec.Policy.IdleTimeout {
@@ -168,7 +224,7 @@ func (r *runner) configure(s App, b artifact.Build, isNew bool) (changed bool, e
 		r.armIdle(r.spec.Policy.IdleTimeout)
 	}
 	r.publish()
-	return commit || !samePolicy(oldPolicy, r.spec.Policy), nil
+	return p.committed || !samePolicy(oldPolicy, r.spec.Policy)
 }
 
 func samePolicy(a, b Policy) bool {
@@ -187,27 +243,25 @@ func samePolicy(a, b Policy) bool {
 		a.Health.Path == b.Health.Path && a.Health.Host == b.Health.Host && a.Health.Timeout == b.Health.Timeout
 }
 
-// fileRelease says whether the file asks for a new revision, and which: its
-// artifact or target value is new, or the process spec of what is desired
-// changed.
-func (r *runner) fileRelease(b artifact.Build) (store.Release, bool) {
-	rec := &r.record
-	if r.spec.FileValue != "" && (rec.FileValue != r.spec.FileValue || rec.Desired == 0) {
+// release says whether the file asks for a new revision, and which: its artifact
+// or target value is new, or the process spec of what is desired changed.
+func (s *App) release(rec *store.App, b artifact.Build) (store.Release, bool) {
+	if s.FileValue != "" && (rec.FileValue != s.FileValue || rec.Desired == 0) {
 		rel := store.Release{Cause: causeConfig}
-		if r.spec.Target != "" {
-			rel.Kind, rel.Target, rel.Build = store.KindTarget, r.spec.Target, r.spec.Target
+		if s.Target != "" {
+			rel.Kind, rel.Target, rel.Build = store.KindTarget, s.Target, s.Target
 			return rel, true
 		}
 		rel.Kind, rel.Digest, rel.Build, rel.ArtifactKind = store.KindArtifact, b.Digest, shortBuild(b.Digest), string(b.Kind)
-		rel.Spec = r.spec.Process.encode()
+		rel.Spec = s.Process.encode()
 		return rel, true
 	}
 	cur, ok := rec.Release(rec.Desired)
-	if !ok || cur.Kind != store.KindArtifact || bytes.Equal(cur.Spec, r.spec.Process.encode()) {
+	if !ok || cur.Kind != store.KindArtifact || bytes.Equal(cur.Spec, s.Process.encode()) {
 		return store.Release{}, false
 	}
 	rel := *cur
-	rel.Ran, rel.Cause, rel.Spec = false, causeConfig, r.spec.Process.encode()
+	rel.Ran, rel.Cause, rel.Spec = false, causeConfig, s.Process.encode()
 	return rel, true
 }
 

@@ -3,6 +3,7 @@ package activator
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	lc "github.com/usher-edge/usher/activator/lifecycle"
 	"github.com/usher-edge/usher/activator/store"
@@ -24,12 +25,17 @@ func (r *runner) update(ifVersion uint64, fn func(*store.App) error) error {
 	case err == nil:
 		r.record = rec
 	case own == nil && !certain(err):
-		r.unsure = true
-		if rerr := r.reread(); rerr != nil {
-			r.log().Error("it is not known whether a write took place; it is read again with the next one", "error", rerr)
-		}
+		r.doubt()
 	}
 	return err
+}
+
+// doubt: a write failed, and may have taken place.
+func (r *runner) doubt() {
+	r.unsure = true
+	if err := r.reread(); err != nil {
+		r.log().Error("it is not known whether a write took place; it is read again with the next one", "error", err)
+	}
 }
 
 // certain says that a write that failed with err changed nothing.
@@ -112,14 +118,19 @@ func (r *runner) commitRelease(ifVersion uint64, rel store.Release, also func(*s
 				return err
 			}
 		}
-		rel.Revision = max(a.Desired, r.floor) + 1
-		rel.CreatedAt = r.act.now()
-		a.Releases = append(a.Releases, rel)
-		a.Desired = rel.Revision
-		a.DownHeld = false // a release lifts it, in the same transaction
+		appendRelease(a, &rel, r.floor, r.act.now())
 		return nil
 	})
 	return rel, err
+}
+
+// appendRelease makes rel the desired release of the record.
+func appendRelease(a *store.App, rel *store.Release, floor uint64, now time.Time) {
+	rel.Revision = max(a.Desired, floor) + 1
+	rel.CreatedAt = now
+	a.Releases = append(a.Releases, *rel)
+	a.Desired = rel.Revision
+	a.DownHeld = false // a release lifts it, in the same transaction
 }
 
 func (r *runner) commitRan(rev lc.Revision) error {
@@ -210,10 +221,15 @@ func (r *runner) outcome(e lc.Effect) {
 	last.Outcome = o
 	r.last = last
 	r.count(func(t *Totals) { t.Attempts[AttemptKey{o.Cause, o.Mode, o.Outcome}]++ })
-	r.warn("record an outcome", r.commitOutcome(o, e.Reason != lc.ReasonNone && e.Reason <= lc.ReasonUnhealthy, e.Held))
+	r.warn("record an outcome", r.commitOutcome(o, blamed(e), e.Held))
 	r.note("outcome", e.Gen, o.Cause+" of revision "+itoa(int(o.Revision))+": "+o.Outcome+because(o.Reason))
 	r.finish(e, last)
 	r.concluded(o)
+}
+
+// blamed says that an outcome is its build's fault.
+func blamed(e lc.Effect) bool {
+	return e.Reason != lc.ReasonNone && e.Reason <= lc.ReasonUnhealthy
 }
 
 func because(why string) string {
@@ -249,25 +265,46 @@ func exitOf(g *generation) *Exit {
 	return &x
 }
 
-// fallback commits the good build again, after a hold that failed.
-func (r *runner) fallback(e lc.Effect) {
-	good, ok := r.record.Release(uint64(e.Rel.Rev))
-	if !ok {
-		r.fallsBack(0)
-		r.log().Error("no fallback: the good release is not in the history", "revision", uint64(e.Rel.Rev))
+// fallback commits the good build again, after a hold that failed. What could
+// not be written is tried again; what a crash has cut short is found owed by the
+// next start.
+func (r *runner) fallback(good uint64) {
+	committed, err := r.commitFallback(good)
+	switch {
+	case err != nil:
+		r.fallsBack(0) // nobody waits for that
+		r.warn("commit the fallback; it is tried again", err)
+		r.arm(timerFallback, sweepEvery, func() {
+			r.fallback(good)
+			r.drainLocal()
+		})
 		return
+	case committed.Revision != 0:
+		r.answer(lc.Event{Kind: lc.Committed, Release: r.coreRelease(committed)})
+	}
+	r.fallsBack(committed.Revision)
+}
+
+// timerFallback is a timer that the core knows nothing of.
+const timerFallback = lc.TimerIdle + 100
+
+// commitFallback commits the build of that good revision again if that is owed: a
+// hold of the owner's release has failed, nobody has lifted that, and the spec
+// asks for it. Revision 0: it is not.
+func (r *runner) commitFallback(revision uint64) (store.Release, error) {
+	rec := &r.record
+	failed, known := rec.Release(rec.Desired)
+	good, served := rec.Release(revision)
+	if !known || !served || !r.spec.Policy.Fallback || !rec.DownHeld || !rec.Failures[rec.Desired].HeldDown || failed.Cause == causeFallback {
+		return store.Release{}, nil
 	}
 	rel := *good
 	rel.Ran, rel.Cause = false, causeFallback
 	committed, err := r.commitRelease(0, rel, nil)
-	if err != nil {
-		r.fallsBack(0)
-		r.warn("commit the fallback", err)
-		return
+	if err == nil {
+		r.note("fallback", 0, "committed the good build again as revision "+itoa(int(committed.Revision)))
 	}
-	r.fallsBack(committed.Revision)
-	r.note("fallback", e.Gen, "committed the good build again as revision "+itoa(int(committed.Revision)))
-	r.answer(lc.Event{Kind: lc.Committed, Release: r.coreRelease(committed)})
+	return committed, err
 }
 
 // String is the wording of messages.

@@ -3,123 +3,270 @@ package activator
 import (
 	"context"
 	"errors"
-	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/usher-edge/usher/activator/store"
 )
 
-// The whole of a deploy, cut short after every single effect and durable write.
-func TestACrashAfterAnyEffectOfADeployIsRecoveredFrom(t *testing.T) {
-	for _, mode := range []string{"overlap", "hold"} {
-		for _, second := range []string{"v2", "v2 sick"} {
-			t.Run(mode+"/"+second, func(t *testing.T) {
-				for n := 1; ; n++ {
-					if done := crashAfter(t, mode, second, n); done {
-						t.Logf("%d crash points", n-1)
-						break
-					}
+// Every story, cut short after every single effect and durable write, and then
+// the recovery from that cut short after every one of its own.
+func TestACrashAnywhereIsRecoveredFrom(t *testing.T) {
+	total, twice := 0, 0
+	for _, s := range stories() {
+		t.Run(s.name, func(t *testing.T) {
+			shop := newShop(t)
+			n := 1
+			for ; !t.Failed(); n++ {
+				c := crash{shop: shop, story: s, first: n}
+				done, again := c.run(t)
+				if done {
+					break
 				}
-			})
-		}
-	}
-}
-
-// crashAfter crashes usher right after the n-th effect of a run that wakes v1,
-// deploys second and goes to sleep; done says that the run has fewer.
-func crashAfter(t *testing.T, mode, second string, n int) (done bool) {
-	t.Helper()
-	inBubble(t, func(r *rig) {
-		a := r.app("v1 last=1s", func(a *App) { a.Policy.IdleTimeout = time.Minute })
-		if mode == "hold" {
-			hold(&a)
-		}
-		digest := r.build(second)
-		r.crash()
-		r.start(n)
-		r.apps = []App{a}
-		if r.story(digest) {
-			done = true
-			return
-		}
-		trace := r.history()
-		r.restart()
-		r.checkRecovered(fmt.Sprintf("crash after effect %d:\n%s", n, trace), second)
-	})
-	return done || t.Failed()
-}
-
-// story is what happens in the run that crashes; true if it did not.
-func (r *rig) story(digest string) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if _, err := r.act.Apply(ctx, r.apps); err != nil {
-		return false
-	}
-	if _, err := r.edge.get(ctx, "hello", 0); err != nil {
-		return false
-	}
-	op, err := r.act.Deploy(ctx, DeployRequest{Change: Change{App: "hello"}, Digest: digest})
-	for err == nil && op.State == OpRunning && !r.l.gone() {
-		settle(100 * time.Millisecond)
-		op, err = r.act.Operation(op.ID)
-	}
-	for range 20 {
-		if r.l.gone() {
-			return false
-		}
-		settle(10 * time.Second)
-	}
-	return !r.l.gone()
-}
-
-func (r *rig) checkRecovered(when, second string) {
-	r.t.Helper()
-	settle(5 * time.Second)
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	rec, _ := r.w.mem.Get("hello")
-	sick := strings.Contains(second, "sick")
-	build, err := "", error(nil)
-	for range 60 {
-		if build, err = r.edge.get(ctx, "hello", 0); !errors.Is(err, errRefused) {
-			break
-		}
-		if s := r.status(); s.NextRetry.IsZero() { // held: only the owner lifts it
-			if _, err := r.act.Restart(ctx, Change{App: "hello"}, true); err != nil {
-				r.t.Fatalf("%s: retry: %v", when, err)
+				for c.second = 1 + n%everyNth(); c.second <= again && !t.Failed(); c.second += everyNth() {
+					c.run(t)
+					twice++
+				}
 			}
+			t.Logf("%d crash points", n-1)
+			total += n - 1
+		})
+	}
+	t.Logf("%d crash points, and %d of a second crash in the recovery", total, twice)
+}
+
+// everyNth is how dense the second crashes are. All of them take minutes, so that
+// is for `make explore`.
+func everyNth() int {
+	switch {
+	case os.Getenv("USHER_EXPLORE") == "full":
+		return 1
+	case raced:
+		return 11
+	}
+	return 3
+}
+
+// crash is where usher dies: right after its first-th effect, and right after
+// the second-th effect of its next life (0: it lives).
+type crash struct {
+	shop          *shop
+	story         story
+	first, second int
+}
+
+// run plays a story with its crashes and looks at what is left. done says that
+// the story has no such point, again how many the recovery has.
+func (c crash) run(t *testing.T) (done bool, again int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := c.shop.rig(t)
+		defer r.close()
+		r.crash()
+		r.start(c.first)
+		c.story.begin(r)
+		done = c.story.tell(r)
+		lives := r.history()
+		if c.story.then != nil {
+			r.apps = c.story.then
 		}
-		settle(time.Second)
-		if sick && rec.Good == 1 { // a retry of the sick one fails again: nothing serves but v1, in overlap
-			break
+		again = r.revive(c.second)
+		if c.second != 0 {
+			lives += " then\n" + r.history()
+			r.revive(0)
 		}
+		if r.checkRecovered(c.story); !c.story.gone {
+			r.checkReceipts(c.story.name)
+		}
+		if t.Failed() {
+			t.Logf("%s: crash after effect %d, and after %d of the recovery:\n%s then\n%s", c.story.name, c.first, c.second, lives, r.history())
+		}
+	})
+	return done, again
+}
+
+// revive crashes usher, starts it again, and lets what is owed happen; it tells
+// how many effects that took. What is promised at a start is looked at.
+func (r *rig) revive(limit int) (effects int) {
+	r.t.Helper()
+	r.crash()
+	promised := r.promised()
+	r.start(limit)
+	if r.act == nil {
+		return 0
 	}
-	want := "v1"
-	if rec.Desired == 2 && !sick {
-		want = "v2"
+	if _, err := r.act.Apply(context.Background(), r.apps); err != nil && !r.l.gone() {
+		r.t.Errorf("apply: %v", err)
 	}
-	settle(30 * time.Second) // what is owed is done by itself
-	if err == nil && build != want {
-		build, err = r.edge.get(ctx, "hello", 0)
+	if !r.l.gone() {
+		r.checkAdopted(promised)
+		r.checkSeen()
 	}
-	held := r.status().State == "down" && sick
-	if !held && (err != nil || build != want) {
-		r.t.Errorf("%s\nafter the restart %q serves (%v), want %s\n%s", when, build, err, want, r.history())
-	}
-	if alive := r.w.alive("hello"); len(alive) > 1 || r.w.running() != len(alive) {
-		r.t.Errorf("%s\n%d processes run, %d of them started\n%s", when, r.w.running(), len(alive), r.history())
-	}
-	settle(2 * time.Minute)
 	synctest.Wait()
-	if s := r.status(); len(s.Generations) != 0 || r.w.running() != 0 {
-		r.t.Errorf("%s\nasleep with generations %+v and %d processes\n%s", when, s.Generations, r.w.running(), r.history())
+	for range 4 {
+		settle(5 * time.Second)
+	}
+	return len(r.l.seen())
+}
+
+// promised is the generation that the next start must adopt: the last that was
+// switched to, if it lives and nothing newer was reported.
+func (r *rig) promised() (gen uint64) {
+	if len(r.apps) == 0 {
+		return 0
+	}
+	rec, _ := r.w.mem.Get("hello")
+	runs, _ := r.w.runs.List()
+	for _, run := range runs {
+		switchedTo := run.Phase == store.PhaseSwitching || run.Phase == store.PhaseSwitched
+		if p := r.w.byAddress(run.Address); p != nil && p.gen == run.Generation && switchedTo && run.Revision >= rec.Reported {
+			gen = run.Generation
+		}
+	}
+	return gen
+}
+
+// checkAdopted: I10. The first thing that the edge is told is who serves.
+func (r *rig) checkAdopted(promised uint64) {
+	r.t.Helper()
+	if promised == 0 {
+		return
+	}
+	r.edge.mu.Lock()
+	h := r.edge.slot("hello").history
+	r.edge.mu.Unlock()
+	if rec, _ := r.w.mem.Get("hello"); rec.Paused {
+		return // nobody is told of it until it is resumed
+	}
+	if len(h) == 0 || h[0].Generation != promised {
+		r.t.Errorf("I10: generation %d serves and the next start places %+v", promised, h)
+	}
+}
+
+// checkSeen: I8. Whatever runs is looked after.
+func (r *rig) checkSeen() {
+	r.t.Helper()
+	known := map[uint64]bool{}
+	for _, name := range r.act.Names() {
+		s, err := r.act.Status(name)
+		for _, g := range s.Generations {
+			known[g.Number] = err == nil
+		}
+	}
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	for _, p := range r.w.procs {
+		if !p.dead() && p.gen != 0 && !known[p.gen] && !r.l.gone() {
+			r.t.Errorf("I8: generation %d runs and nobody looks after it", p.gen)
+		}
+	}
+}
+
+// checkRecovered looks at what a story has come to after its last start.
+func (r *rig) checkRecovered(s story) {
+	r.t.Helper()
+	if s.gone {
+		r.checkNothingLeft()
+		if _, err := r.w.mem.Get("hello"); !errors.Is(err, store.ErrNotFound) {
+			r.t.Errorf("the removed app is on record: %v", err)
+		}
+		return
+	}
+	r.checkSeen()
+	if r.status().State == "paused" {
+		r.wantOp(r.must(r.act.Resume(context.Background(), Change{App: "hello"})), OpDone)
+	}
+	rec, _ := r.w.mem.Get("hello")
+	want := s.serves(rec)
+	settle(20 * time.Second) // a back-off, a resumed deploy
+	build, err := r.request()
+	if errors.Is(err, errRefused) && s.sick && rec.Good == 0 && rec.Desired == 2 {
+		build = want // nothing ever served
+	} else if errors.Is(err, errRefused) && s.lifts && rec.Desired == 2 {
+		build = want
+		r.wantState("down")
+		r.ended(r.must(r.act.Restart(context.Background(), Change{App: "hello"}, true)))
+	} else if err != nil {
+		r.t.Errorf("a request after it all: %v", err)
+	}
+	if build != want {
+		r.t.Errorf("%q serves, want %q", build, want)
+	}
+	if err == nil {
+		r.checkRestarts()
+	}
+	r.checkMovesOn()
+}
+
+// checkMovesOn: whatever has happened, the next deploy works, and afterwards the
+// app falls asleep and leaves nothing.
+func (r *rig) checkMovesOn() {
+	r.t.Helper()
+	if r.apps[0].Target != "" {
+		r.wantOp(r.must(r.act.Deploy(context.Background(), DeployRequest{Change: Change{App: "hello"}, Target: otherTarget})), OpDone)
+		r.get("t2")
+		return
+	}
+	r.wantOp(r.deploy(storyThird), OpDone)
+	r.get("v3")
+	r.checkSeen()
+	settle(5 * time.Minute)
+	r.wantState("asleep")
+	r.checkNothingLeft()
+	if rec, _ := r.w.mem.Get("hello"); rec.RestartsDone != rec.Restarts {
+		r.t.Errorf("%d of %d restarts are done", rec.RestartsDone, rec.Restarts)
+	}
+}
+
+func (r *rig) checkNothingLeft() {
+	r.t.Helper()
+	settle(time.Minute)
+	if n := r.w.running(); n != 0 {
+		r.t.Errorf("%d processes are left", n)
 	}
 	if left, _ := r.w.runs.List(); len(left) != 0 {
-		r.t.Errorf("%s\nrecords left: %+v", when, left)
+		r.t.Errorf("records are left: %+v", left)
 	}
-	r.checkReceipts(when)
+	for _, run := range r.act.apps {
+		if len(run.ops) != 0 || len(run.gens) != 0 {
+			r.t.Errorf("%d operations and %d generations are left", len(run.ops), len(run.gens))
+		}
+	}
+}
+
+// checkRestarts: a restart that was acknowledged is carried out, once.
+func (r *rig) checkRestarts() {
+	r.t.Helper()
+	rec, _ := r.w.mem.Get("hello")
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	n := uint64(0)
+	for _, run := range r.w.switched {
+		if uint64(run.Restart) == rec.Restarts {
+			n++
+		}
+	}
+	if rec.Restarts > 0 && (n == 0 || n > 1 && !r.slept) {
+		r.t.Errorf("%d restarts are on record, %d generations were switched to for the last", rec.Restarts, n)
+	}
+}
+
+func (r *rig) must(op Operation, err error) Operation {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return op
+}
+
+// request is one that may be refused.
+func (r *rig) request() (build string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return r.edge.get(ctx, "hello", 0)
 }
 
 func TestARestartOfUsherAdoptsWhatServes(t *testing.T) {

@@ -339,13 +339,15 @@ func (e *edgeFake) get(ctx context.Context, app string, d time.Duration) (build 
 	switch {
 	case pr == nil:
 		return "", fmt.Errorf("502: nothing listens for generation %d", t.gen)
-	case pr.gen != t.gen:
+	case pr.gen != t.gen && pr.gen != 0: // 0: a target, which is nobody's
 		return "", fmt.Errorf("generation %d answers for %d", pr.gen, t.gen)
-	case pr.revision < before.Reported:
+	case p.Revision < before.Reported || pr.gen != 0 && pr.revision != p.Revision:
 		return "", fmt.Errorf("revision %d answers after %d was reported", pr.revision, before.Reported)
 	}
 	select {
 	case <-time.After(d):
+	case <-e.l.died: // and the connection with it
+		return "", errDead
 	case <-pr.done:
 		return "", fmt.Errorf("502: generation %d ended in the middle", t.gen)
 	}

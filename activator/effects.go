@@ -82,7 +82,7 @@ func (r *runner) write(e lc.Effect) {
 	case lc.RecordOutcome:
 		r.outcome(e)
 	case lc.CommitFallback:
-		r.fallback(e)
+		r.fallback(uint64(e.Rel.Rev))
 	case lc.RecordLifted:
 		r.warn("clear the failure book", r.commitLifted())
 	default:

@@ -13,10 +13,12 @@ import (
 
 // faults makes the n-th write to a store fail, before or after it took effect.
 type faults struct {
+	full bool // and all that follow
+	late bool
+
 	mu    sync.Mutex // guards the fields below
 	on    bool
 	n, at int
-	late  bool
 	gone  bool // it has failed
 }
 
@@ -29,11 +31,18 @@ func (f *faults) fail(op string) error {
 	if !f.on || op == "get" || op == "apps" || late != f.late {
 		return nil
 	}
-	if f.n++; f.n == f.at {
+	if f.n++; f.n == f.at || f.full && f.n > f.at {
 		f.gone = true
 		return errDisk
 	}
 	return nil
+}
+
+// mend lets every write succeed from here on.
+func (f *faults) mend() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.on = false
 }
 
 func (f *faults) start(at int, late bool) {

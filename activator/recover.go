@@ -85,6 +85,9 @@ func (r *runner) recover() {
 	if r.fresh == 0 {
 		r.warn("reserve a generation number", r.reserve())
 	}
+	if _, err := r.commitFallback(r.record.Good); err != nil {
+		r.warn("commit the fallback that is owed", err)
+	}
 	durable := r.durable()
 	var found []lc.Found
 	for _, run := range runs {
@@ -97,16 +100,15 @@ func (r *runner) recover() {
 	r.lostReceipts(runs)
 	before := lc.State{}
 	next, effects := lc.Recover(durable, found, r.fresh)
+	if o := r.act.observe; o != nil {
+		o.recovered(r.name, durable, found, r.fresh, next, effects)
+	}
 	if next.Cur.Rel.External && next.Cur.ID == r.fresh {
 		r.placeExternal(next.Cur)
 	}
 	r.recovered = true
 	r.apply(before, next, &effects)
-	for len(r.local) > 0 {
-		e := r.local[0]
-		r.local = r.local[1:]
-		r.one(e)
-	}
+	r.drainLocal()
 }
 
 // durable turns the record into the core's state.
@@ -220,6 +222,6 @@ func (r *runner) endExtra(runs []store.Run) {
 			r.log().Error("an old generation cannot be stopped", "generation", run.Generation, "pid", run.PID, "error", err)
 			continue
 		}
-		r.warn("remove a runtime record", r.act.runs.Delete(run.Generation))
+		r.act.dropRun(run.Generation)
 	}
 }

@@ -2,9 +2,11 @@ package activator
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,14 +29,18 @@ func TestMain(m *testing.M) {
 type rig struct {
 	t     *testing.T
 	w     *world
-	dir   string
-	depot *artifact.Depot
+	shop  *shop
 	ports *process.Ports
 
 	l    *life
 	edge *edgeFake
 	act  *Activator
 	apps []App
+
+	trace trace
+
+	badDisk bool // writes may fail
+	slept   bool // time enough to sleep and wake has gone by
 }
 
 // inBubble runs f with a rig under a fake clock. Nothing may be left at its end.
@@ -49,9 +55,24 @@ func inBubble(t *testing.T, f func(r *rig)) {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, w: newWorld(t), dir: t.TempDir()}
+	return newShop(t).rig(t)
+}
+
+// shop is a state directory with builds. Rigs that start from the same builds
+// share one, because staging is slow.
+type shop struct {
+	dir   string
+	depot *artifact.Depot
+
+	mu     sync.Mutex        // guards staged
+	staged map[string]string // script → digest
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{dir: t.TempDir(), staged: map[string]string{}}
 	t.Cleanup(func() { // the depot makes its directories read-only
-		_ = filepath.WalkDir(r.dir, func(p string, d fs.DirEntry, err error) error {
+		_ = filepath.WalkDir(s.dir, func(p string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				return os.Chmod(p, 0o755)
 			}
@@ -59,9 +80,16 @@ func newRig(t *testing.T) *rig {
 		})
 	})
 	var err error
-	if r.depot, err = artifact.Open(filepath.Join(r.dir, "builds")); err != nil {
+	if s.depot, err = artifact.Open(filepath.Join(s.dir, "builds")); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+func (s *shop) rig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, w: newWorld(t), shop: s}
+	var err error
 	if r.ports, err = process.NewPorts(process.PortRange{}); err != nil {
 		t.Fatal(err)
 	}
@@ -75,23 +103,35 @@ func (r *rig) start(n int) {
 	r.t.Helper()
 	r.l = newLife(n)
 	r.edge = newEdge(r.w, r.l)
+	r.w.mu.Lock()
+	r.w.edge = r.edge
+	r.w.mu.Unlock()
 	var err error
 	r.act, err = New(Options{
-		StateDir: r.dir, RunDir: r.dir, BootID: "boot-1", Timezone: "UTC",
-		Commits: commits{r.w.mem, r.l}, Runs: runs{r.w.runs, r.l}, Depot: r.depot, Ports: r.ports,
+		StateDir: r.shop.dir, RunDir: r.shop.dir, BootID: "boot-1", Timezone: "UTC",
+		Commits: commits{r.w.mem, r.w, r.l}, Runs: runs{r.w.runs, r.w, r.l}, Depot: r.shop.depot, Ports: r.ports,
 		Backend: backend{r.w, r.l}, Front: r.edge, Dial: r.w.dial,
 	})
-	if err != nil {
+	switch {
+	case err == nil:
+		r.edge.wanted = r.act.Wanted
+		r.act.observe = &r.trace
+		r.trace.begin()
+	case r.l.gone(): // it did not live to say so
+		r.act = nil
+	default:
 		r.t.Fatalf("new: %v", err)
 	}
-	r.edge.wanted = r.act.Wanted
 }
 
 // crash drops usher as kill -9 does, and restart begins the next run.
 func (r *rig) crash() {
 	r.l.kill()
-	r.act.Close()
+	if r.act != nil {
+		r.act.Close()
+	}
 	r.w.usherDied()
+	r.trace.replay(r.t)
 }
 
 func (r *rig) restart() {
@@ -102,7 +142,11 @@ func (r *rig) restart() {
 }
 
 func (r *rig) close() {
-	r.act.Close()
+	if r.act != nil {
+		r.act.Close()
+	}
+	r.trace.replay(r.t)
+	r.trace.compare(r.t, r.w.mem.EventsSince(0, 0))
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	for _, p := range r.w.procs {
@@ -113,16 +157,32 @@ func (r *rig) close() {
 // build stages an artifact and returns its digest.
 func (r *rig) build(script string) string {
 	r.t.Helper()
-	dir := r.t.TempDir()
-	path := filepath.Join(dir, "app")
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
-		r.t.Fatal(err)
+	return r.shop.build(r.t, script)
+}
+
+func (s *shop) build(t *testing.T, script string) string {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.staged[script]; d != "" {
+		return d
 	}
-	b, err := r.depot.Stage(context.Background(), path)
+	b, err := s.depot.Stage(context.Background(), s.artifact(t, script))
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
+	s.staged[script] = b.Digest
 	return b.Digest
+}
+
+// artifact is the path of a file with that script.
+func (s *shop) artifact(t *testing.T, script string) string {
+	t.Helper()
+	path := filepath.Join(s.dir, fmt.Sprintf("%x", script))
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // app is an app with an artifact of that script and test-sized times.
@@ -135,11 +195,7 @@ func (r *rig) app(script string, change ...func(*App)) App {
 		},
 	}
 	if script != "" {
-		a.Artifact = filepath.Join(r.t.TempDir(), "first")
-		a.FileValue = "file:" + script
-		if err := os.WriteFile(a.Artifact, []byte(script), 0o755); err != nil {
-			r.t.Fatal(err)
-		}
+		a.Artifact, a.FileValue = r.shop.artifact(r.t, script), "file:"+script
 	}
 	for _, f := range change {
 		f(&a)

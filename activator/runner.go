@@ -71,7 +71,12 @@ func (r *runner) step(e lifecycle.Event) {
 	if isClosed(r.act.closing) {
 		return
 	}
-	r.local = append(r.local, e)
+	r.answer(e)
+	r.drainLocal()
+}
+
+// drainLocal runs what was answered at once, until nothing more is.
+func (r *runner) drainLocal() {
 	for len(r.local) > 0 {
 		e := r.local[0]
 		r.local = r.local[1:]
@@ -92,7 +97,16 @@ func (r *runner) one(e lifecycle.Event) {
 	r.hear(e)
 	before := r.state
 	next, effects := lifecycle.Step(r.state, e)
+	if o := r.act.observe; o != nil {
+		o.stepped(r.name, before, e, next, effects)
+	}
 	r.apply(before, next, &effects)
+}
+
+// observer sees every decision of the core before it is carried out.
+type observer interface {
+	stepped(app string, before lifecycle.State, e lifecycle.Event, next lifecycle.State, effects lifecycle.Effects)
+	recovered(app string, durable lifecycle.State, found []lifecycle.Found, fresh lifecycle.GenID, next lifecycle.State, effects lifecycle.Effects)
 }
 
 // apply makes next the state and carries out the effects of the step to it.

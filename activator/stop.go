@@ -213,7 +213,7 @@ func (r *runner) forget(gen lc.GenID) {
 	if g.run.Network == "unix" && !g.external && g.run.Address != "" {
 		r.warn("remove a socket directory", os.RemoveAll(filepath.Dir(g.run.Address)))
 	}
-	r.warn("remove a runtime record", r.act.runs.Delete(g.run.Generation))
+	r.act.dropRun(g.run.Generation)
 	r.retired(gen)
 	r.act.pruneLogs(r.name)
 }

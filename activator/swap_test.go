@@ -602,7 +602,7 @@ func TestBytesThatChangedAfterTheyWereStagedNeverRun(t *testing.T) {
 		r.apply(r.app("v1"))
 		r.get("v1")
 		digest := r.build("v2")
-		b, err := r.depot.Lookup(digest)
+		b, err := r.shop.depot.Lookup(digest)
 		if err != nil {
 			t.Fatal(err)
 		}

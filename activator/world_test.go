@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/usher-edge/usher/activator/cgroup"
+	"github.com/usher-edge/usher/activator/lifecycle"
 	"github.com/usher-edge/usher/activator/process"
 	"github.com/usher-edge/usher/activator/store"
 )
@@ -33,7 +34,9 @@ type world struct {
 	mu       sync.Mutex // guards the fields below
 	procs    map[int]*proc
 	next     int
-	healthy  map[uint64]bool // generations that passed a check
+	healthy  map[uint64]bool      // generations that passed a check
+	switched map[uint64]store.Run // generations that were switched to, by their last record
+	edge     *edgeFake            // of the usher that runs
 	adoptErr error
 	stopErr  error
 	limits   map[string]cgroup.Limits // what the generations of an app share
@@ -44,7 +47,8 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	return &world{
 		t: t, mem: store.NewMemory(), runs: store.NewMemoryRuns("boot-1"), level: "cgroup",
-		procs: map[int]*proc{}, next: 100, healthy: map[uint64]bool{}, limits: map[string]cgroup.Limits{},
+		procs: map[int]*proc{}, next: 100, healthy: map[uint64]bool{}, switched: map[uint64]store.Run{},
+		limits: map[string]cgroup.Limits{},
 	}
 }
 
@@ -92,6 +96,12 @@ func (p *proc) die(x Exit) {
 	}
 }
 
+func (p *proc) how() Exit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exit
+}
+
 func (p *proc) ran() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,6 +112,14 @@ func (p *proc) listens() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.started.IsZero() && !isClosed(p.done) && time.Since(p.started) >= p.duration("boot") && !p.has("deaf")
+}
+
+// term is SIGTERM: it takes effect whether or not usher lives on.
+func (p *proc) term() {
+	if p.has("stubborn") {
+		return
+	}
+	time.AfterFunc(p.duration("last"), func() { p.die(Exit{Signal: "terminated"}) })
 }
 
 func (p *proc) run() {
@@ -129,9 +147,9 @@ func (w *world) alive(app string) []*proc {
 func (w *world) running() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := 0
+	n := 0 // of the box's own
 	for _, p := range w.procs {
-		if !p.dead() {
+		if !p.dead() && p.gen != 0 {
 			n++
 		}
 	}
@@ -147,6 +165,75 @@ func (w *world) usherDied() {
 			p.die(Exit{Code: 1})
 		}
 	}
+}
+
+// checkCommit holds what must be true of everything that is made durable.
+func (w *world) checkCommit(before, after store.App) {
+	t := w.t
+	if after.Reported > after.Good || after.Good > after.Desired {
+		t.Errorf("I1: reported %d, good %d, desired %d", after.Reported, after.Good, after.Desired)
+	}
+	if after.Desired < before.Desired || after.Reported < before.Reported || after.Restarts < before.Restarts {
+		t.Errorf("I1: a pointer or a count shrinks: %+v became %+v", before, after)
+	}
+	if after.Reported > before.Reported {
+		if p := w.placement(after.Name); p.State != lifecycle.SlotServing || p.Revision != after.Reported {
+			t.Errorf("I4: revision %d is reported and the slot is %s of revision %d", after.Reported, p.State, p.Revision)
+		}
+	}
+	for rev, f := range after.Failures {
+		rel, known := after.Release(rev)
+		if f.Count > before.Failures[rev].Count && !w.faulty(after.Name, rev) && known && rel.Kind == store.KindArtifact {
+			t.Errorf("I5: revision %d is blamed (%s) and its build does nothing wrong", rev, f.Reason)
+		}
+	}
+	if n := len(after.Outcomes); n > 0 && (len(before.Outcomes) == 0 || before.Outcomes[len(before.Outcomes)-1].At != after.Outcomes[n-1].At) {
+		w.checkOutcome(after.Outcomes[n-1])
+	}
+}
+
+// checkOutcome: what is said to have run nothing has run nothing.
+func (w *world) checkOutcome(o store.Outcome) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.procs {
+		if p.gen == o.Generation && p.ran() && !o.Executed {
+			w.t.Errorf("generation %d is said not to have executed, and it has", o.Generation)
+		}
+	}
+}
+
+// faulty says that a build does something that is its own fault.
+func (w *world) faulty(app string, rev uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.procs {
+		if p.app == app && p.revision == rev && (slices.ContainsFunc(p.script, isFault) || p.dead() && p.how().Signal == "killed") {
+			return true
+		}
+	}
+	return false
+}
+
+func isFault(word string) bool {
+	word, _, _ = strings.Cut(word, "=")
+	return slices.Contains([]string{"exit", "sick", "hang", "noexec", "deaf"}, word)
+}
+
+// placement is what the edge holds of an app.
+func (w *world) placement(app string) Placement {
+	w.mu.Lock()
+	e := w.edge
+	w.mu.Unlock()
+	return e.placement(app)
+}
+
+// target is a process that usher does not own.
+func (w *world) target(address, script string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next++
+	w.procs[w.next] = &proc{pid: w.next, script: strings.Fields(script), address: address, started: time.Now(), done: make(chan struct{})}
 }
 
 func (w *world) record(gen uint64) (store.Run, bool) {
@@ -441,11 +528,7 @@ func (c child) Exited() bool          { return c.p.dead() }
 func (c child) Done() <-chan struct{} { return c.p.done }
 func (c child) Release()              {}
 
-func (c child) Exit() Exit {
-	c.p.mu.Lock()
-	defer c.p.mu.Unlock()
-	return c.p.exit
-}
+func (c child) Exit() Exit { return c.p.how() }
 
 func (c child) Owns(_, address string) (bool, error) { return c.p.address == address, nil }
 
@@ -460,19 +543,20 @@ func (c child) Stop(ctx context.Context, grace time.Duration) (st Stopped, err e
 		return st, stopErr
 	}
 	if !c.p.dead() {
+		c.p.term()
 		c.b.l.did("term %d", c.p.gen)
-		last := c.p.duration("last")
-		if c.p.has("stubborn") {
-			last = time.Hour
-		}
+		t := time.NewTimer(grace)
+		defer t.Stop()
 		select {
 		case <-c.p.done:
-		case <-time.After(min(last, grace)):
 		case <-ctx.Done():
 			return st, ctx.Err()
+		case <-c.b.l.died:
+			return st, errDead
+		case <-t.C:
+			st.Killed = !c.p.dead()
+			c.p.die(Exit{Signal: "killed"})
 		}
-		st.Killed = last > grace
-		c.p.die(Exit{Signal: map[bool]string{true: "killed", false: "terminated"}[st.Killed]})
 	}
 	c.b.w.emptied(c.p.app)
 	c.b.l.did("empty %d", c.p.gen)
@@ -485,6 +569,7 @@ func (c child) Stop(ctx context.Context, grace time.Duration) (st Stopped, err e
 // commits and runs are the stores as one usher sees them.
 type commits struct {
 	*store.Memory
+	w *world
 	l *life
 }
 
@@ -492,11 +577,37 @@ func (c commits) Update(app string, v uint64, fn func(*store.App) error) (store.
 	if c.l.gone() {
 		return store.App{}, store.ErrClosed
 	}
+	before, _ := c.Get(app)
 	a, err := c.Memory.Update(app, v, fn)
+	if after, rerr := c.Get(app); rerr == nil && after.Version != before.Version { // whatever was answered
+		c.w.checkCommit(before, after)
+	}
 	if err == nil {
 		c.l.did("commit desired=%d reported=%d ran=%d outcomes=%d", a.Desired, a.Reported, ranOf(a), len(a.Outcomes))
 	}
 	return a, err
+}
+
+func (c commits) UpdateAll(apps []string, fn func(*store.App) error) ([]store.App, error) {
+	if c.l.gone() {
+		return nil, store.ErrClosed
+	}
+	before := map[string]store.App{}
+	for _, name := range apps {
+		before[name], _ = c.Get(name)
+	}
+	all, err := c.Memory.UpdateAll(apps, fn)
+	wrote := false
+	for _, name := range apps {
+		if after, rerr := c.Get(name); rerr == nil && after.Version != before[name].Version {
+			c.w.checkCommit(before[name], after)
+			wrote = true
+		}
+	}
+	if err == nil && wrote {
+		c.l.did("commit the file")
+	}
+	return all, err
 }
 
 func ranOf(a store.App) (n int) {
@@ -539,6 +650,7 @@ func (c commits) Generations(n uint64) (uint64, error) {
 
 type runs struct {
 	*store.MemoryRuns
+	w *world
 	l *life
 }
 
@@ -547,6 +659,11 @@ func (r runs) Put(run store.Run) error {
 		return errDead
 	}
 	err := r.MemoryRuns.Put(run)
+	if run.Phase == store.PhaseSwitching && err == nil {
+		r.w.mu.Lock()
+		r.w.switched[run.Generation] = run
+		r.w.mu.Unlock()
+	}
 	if err == nil {
 		r.l.did("%s %d", run.Phase, run.Generation)
 	}

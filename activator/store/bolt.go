@@ -92,6 +92,33 @@ func (b *Bolt) Update(app string, ifVersion uint64, fn func(*App) error) (a App,
 	return a, nil
 }
 
+// UpdateAll implements Commits.
+func (b *Bolt) UpdateAll(apps []string, fn func(*App) error) (all []App, err error) {
+	var own error // of changeAll: passed on as it is
+	err = b.write(fmt.Sprintf("commit %d apps", len(apps)), func(tx *bbolt.Tx) error {
+		floor, err := getNumber(tx, keyFloor)
+		if err != nil {
+			return err
+		}
+		bucket := tx.Bucket([]byte(bucketApps))
+		var writes []write
+		all, writes, own = changeAll(apps, func(name string) []byte { return bucket.Get([]byte(name)) }, floor, fn)
+		if own != nil || len(writes) == 0 {
+			return errNothing
+		}
+		for _, w := range writes {
+			if err := putRecord(tx, w.name, w.data); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err = errors.Join(own, err); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
 // Delete implements Commits.
 func (b *Bolt) Delete(app string, ifVersion uint64) error {
 	return b.write("delete app "+app, func(tx *bbolt.Tx) error {
@@ -139,7 +166,14 @@ func (b *Bolt) Generations(n uint64) (first uint64, err error) {
 // RaiseGenerations implements Commits.
 func (b *Bolt) RaiseGenerations(above uint64) error {
 	return b.write("raise generations", func(tx *bbolt.Tx) error {
-		return raiseNumber(tx, keyGeneration, above)
+		is, err := getNumber(tx, keyGeneration)
+		if err == nil && is >= above {
+			err = errNothing
+		}
+		if err != nil {
+			return err
+		}
+		return putNumber(tx, keyGeneration, above)
 	})
 }
 

@@ -60,11 +60,14 @@ func (m *Memory) Reopen() *Memory {
 	return again
 }
 
-func (m *Memory) ask(op string) error {
+func (m *Memory) isClosed() bool {
 	m.mu.Lock()
-	closed := m.closed
-	m.mu.Unlock()
-	if closed {
+	defer m.mu.Unlock()
+	return m.closed
+}
+
+func (m *Memory) ask(op string) error {
+	if m.isClosed() {
 		return ErrClosed
 	}
 	if m.Fail != nil {
@@ -120,6 +123,37 @@ func (s *memoryState) update(app string, ifVersion uint64, fn func(*App) error) 
 		s.records[app] = data
 	}
 	return a, err
+}
+
+// UpdateAll implements Commits.
+func (m *Memory) UpdateAll(apps []string, fn func(*App) error) ([]App, error) {
+	if m.isClosed() {
+		return nil, ErrClosed
+	}
+	wrote, all, err := m.state.updateAll(apps, fn, func() error { return m.ask("update") })
+	if err == nil && wrote {
+		err = m.ask("update.done")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+func (s *memoryState) updateAll(apps []string, fn func(*App) error, ask func() error) (wrote bool, all []App, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, writes, err := changeAll(apps, func(name string) []byte { return s.records[name] }, s.floor, fn)
+	if err != nil || len(writes) == 0 {
+		return false, all, err
+	}
+	if err := ask(); err != nil {
+		return false, nil, err
+	}
+	for _, w := range writes {
+		s.records[w.name] = w.data
+	}
+	return true, all, nil
 }
 
 // Delete implements Commits.
@@ -180,6 +214,12 @@ func (s *memoryState) reserve(n uint64) (uint64, error) {
 
 // RaiseGenerations implements Commits.
 func (m *Memory) RaiseGenerations(above uint64) error {
+	m.state.mu.Lock()
+	is := m.state.generation
+	m.state.mu.Unlock()
+	if is >= above && !m.isClosed() {
+		return nil
+	}
 	if err := m.ask("generations"); err != nil {
 		return err
 	}

@@ -50,6 +50,44 @@ func change(name string, old []byte, floor, ifVersion uint64, fn func(*App) erro
 	return seal(name, after)
 }
 
+// write is the new content of one record.
+type write struct {
+	name string
+	data []byte
+}
+
+// changeAll is change for several records; those that fn leaves as they were are
+// not among the writes.
+func changeAll(names []string, old func(name string) []byte, floor uint64, fn func(*App) error) (all []App, writes []write, err error) {
+	for _, name := range names {
+		a, err := decodeApp(name, old(name))
+		if err != nil {
+			return nil, nil, err
+		}
+		before, err := json.Marshal(a)
+		if err == nil {
+			err = fn(&a)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		after, err := json.Marshal(a)
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode record of app %s (%w): %w", name, err, ErrInvalid)
+		}
+		if !bytes.Equal(before, after) {
+			left := a
+			var data []byte
+			if a, data, err = change(name, old(name), floor, 0, func(rec *App) error { *rec = left; return nil }); err != nil {
+				return nil, nil, err
+			}
+			writes = append(writes, write{name, data})
+		}
+		all = append(all, a)
+	}
+	return all, writes, nil
+}
+
 // seal encodes the record and reads it back, so that the answer is what a
 // later Get returns and shares nothing with what the callback may have kept.
 func seal(name string, a App) (App, []byte, error) {

@@ -157,3 +157,29 @@ func TestBootIDIsStable(t *testing.T) {
 		t.Errorf("boot ids %q and %q", a, b)
 	}
 }
+
+// Records are renamed into place, but a file system may lose what was never
+// synced: whatever is left of one is either the whole record or set aside.
+func TestARecordThatIsTornAtAnyByteIsSetAside(t *testing.T) {
+	dir := t.TempDir()
+	r := openRuns(t, dir, "boot-1")
+	run := store.Run{Generation: 7, App: "web", Revision: 3, Phase: store.PhaseSwitched, PID: 4711, StartTime: 12345, Address: "127.0.0.1:20001"}
+	must(t, r.Put(run))
+	path := filepath.Join(dir, "7.json")
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	for n := range whole {
+		must(t, os.WriteFile(path, whole[:n], 0o600))
+		runs, notes := r.List()
+		isWhole := n == len(whole)-1 // the line break says nothing
+		switch {
+		case isWhole && (len(runs) != 1 || runs[0].PID != run.PID || len(notes) != 0):
+			t.Errorf("without its line break: %+v, %v", runs, notes)
+		case !isWhole && (len(runs) != 0 || len(notes) != 1):
+			t.Errorf("cut to %d bytes: %+v, %v", n, runs, notes)
+		}
+	}
+	if aside, _ := filepath.Glob(path + ".unreadable-*"); len(aside) != len(whole)-1 {
+		t.Errorf("%d records were set aside, want %d", len(aside), len(whole)-1)
+	}
+}

@@ -37,6 +37,13 @@ type Commits interface {
 	// store.
 	Update(app string, ifVersion uint64, fn func(*App) error) (App, error)
 
+	// UpdateAll is Update for several records at any version: fn runs on each of
+	// them, in the order given, and one synced transaction commits what it leaves
+	// in all of them, or nothing if one cannot be committed. A record that fn
+	// leaves as it was keeps its version; if that is so for all, nothing is
+	// written. It returns the records as committed, in that order.
+	UpdateAll(apps []string, fn func(*App) error) ([]App, error)
+
 	// Delete removes the record of app and its receipts in one synced
 	// transaction: ErrNotFound if there is none, ErrConflict as for Update.
 	Delete(app string, ifVersion uint64) error
@@ -57,7 +64,8 @@ type Commits interface {
 
 	// RaiseGenerations makes every number reserved from now on greater than
 	// above. Start-up calls it with the highest number found in the runtime
-	// records, in case they outlived the database.
+	// records, in case they outlived the database. If there is nothing to
+	// raise, nothing is written, so that a full disk does not matter.
 	RaiseGenerations(above uint64) error
 
 	Events

@@ -77,7 +77,7 @@ func TestMemoryFailsWhereItIsTold(t *testing.T) {
 		{"get", func() error { _, err := m.Get("web"); return err }, false},
 		{"generations", func() error { _, err := m.Generations(1); return err }, false},
 		{"generations.done", func() error { _, err := m.Generations(1); return err }, false},
-		{"generations.done", func() error { return m.RaiseGenerations(1) }, false},
+		{"generations.done", func() error { return m.RaiseGenerations(100) }, false},
 		{"delete", func() error { return m.Delete("web", 0) }, false},
 	} {
 		before, _ := m.Get("web")
@@ -220,5 +220,27 @@ func TestEventLogSkipsTornLines(t *testing.T) {
 	// Events that never reached the file may have had the numbers up to there.
 	if kinds != "abc" || next <= 3+store.DefaultEvents {
 		t.Errorf("events are %q, next number %d", kinds, next)
+	}
+}
+
+// A start on a full disk must not fail for a number that is high enough already.
+func TestRaisingToWhatIsReservedWritesNothing(t *testing.T) {
+	dir := t.TempDir()
+	s := openBolt(t, dir, store.Options{})
+	_, err := s.Generations(64)
+	must(t, err)
+	read := func() []byte {
+		data, err := os.ReadFile(filepath.Join(dir, "usher.db"))
+		must(t, err)
+		return data
+	}
+	before := read()
+	must(t, s.RaiseGenerations(64))
+	if !bytes.Equal(before, read()) {
+		t.Error("the database was written to")
+	}
+	must(t, s.RaiseGenerations(65))
+	if bytes.Equal(before, read()) {
+		t.Error("a number that was too low was not raised")
 	}
 }

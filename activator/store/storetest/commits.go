@@ -33,6 +33,7 @@ func Commits(t *testing.T, open func(t *testing.T) Opened) {
 		"what was read shares nothing with the store":       nothingShared,
 		"a version that is not current conflicts":           versionConflicts,
 		"an error of the callback writes nothing":           callbackError,
+		"several records change together or not at all":     together,
 		"a panic of the callback writes nothing":            callbackPanic,
 		"a version never comes back after a delete":         versionsAfterDelete,
 		"rules of a record are kept":                        rules,
@@ -210,6 +211,46 @@ func versionConflicts(t *testing.T, s Opened) {
 	if got.Desired != 2 || got.Version != second.Version {
 		t.Errorf("a conflicting write took effect: %+v", got)
 	}
+}
+
+func together(t *testing.T, s Opened) {
+	update(t, s.Commits, "a", release)
+	update(t, s.Commits, "b", release)
+	refused := errors.New("refused")
+	_, err := s.UpdateAll([]string{"a", "c", "b"}, func(a *store.App) error {
+		if a.Name == "b" {
+			return refused
+		}
+		a.Restarts++
+		return nil
+	})
+	wantErr(t, err, refused)
+	for _, name := range []string{"a", "b"} {
+		a, err := s.Get(name)
+		must(t, err)
+		if a.Restarts != 0 || a.Version != 1 {
+			t.Errorf("after an error of the last: %+v", a)
+		}
+	}
+	if _, err := s.Get("c"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("after an error of the last: %v", err)
+	}
+	all, err := s.UpdateAll([]string{"a", "c", "b"}, func(a *store.App) error {
+		if a.Name != "b" { // which stays as it is
+			a.Restarts++
+		}
+		return nil
+	})
+	must(t, err)
+	s = s.Reopen(t)
+	for i, want := range []store.App{{Name: "a", Version: 2, Restarts: 1}, {Name: "c", Version: 1, Restarts: 1}, {Name: "b", Version: 1}} {
+		a, err := s.Get(want.Name)
+		must(t, err)
+		if a.Version != want.Version || a.Restarts != want.Restarts || all[i].Version != a.Version || all[i].Name != a.Name {
+			t.Errorf("%s is %+v, and was answered %+v", want.Name, a, all[i])
+		}
+	}
+	must(t, s.Close())
 }
 
 func callbackError(t *testing.T, s Opened) {

@@ -1,0 +1,5 @@
+//go:build race
+
+package activator
+
+const raced = true
