@@ -124,6 +124,7 @@ func (a *Activator) readRuns() error {
 			a.ports.Claim(port)
 		}
 	}
+	highest = max(highest, a.findStrays(runs))
 	for _, rs := range a.found {
 		slices.SortFunc(rs, func(x, y store.Run) int { return int(int64(x.Generation) - int64(y.Generation)) })
 	}
@@ -131,6 +132,31 @@ func (a *Activator) readRuns() error {
 		return fmt.Errorf("reserve generation numbers: %w", err)
 	}
 	return nil
+}
+
+// findStrays looks for what runs without a record: the run directory was wiped, or
+// a record was damaged. Nobody can say any more what such a generation is and
+// whether it was healthy, so it is stopped before anything of its app is started.
+func (a *Activator) findStrays(recorded []store.Run) (highest uint64) {
+	known := map[uint64]bool{}
+	for _, run := range recorded {
+		known[run.Generation] = true
+	}
+	strays, err := a.backend.Strays()
+	if err != nil {
+		a.log.Warn("cannot look for generations that no record names", "error", err)
+	}
+	for _, run := range strays {
+		if known[run.Generation] {
+			continue
+		}
+		a.found[run.App] = append(a.found[run.App], run)
+		highest = max(highest, run.Generation)
+		text := fmt.Sprintf("generation %d is there and has no record: it is stopped before anything is started", run.Generation)
+		a.commits.AppendEvent(store.Event{At: a.now(), App: run.App, Kind: "recovery", Generation: run.Generation, Text: text})
+		a.log.Warn(text, "app", run.App, "pid", run.PID)
+	}
+	return highest
 }
 
 // portOf is the TCP port of a recorded generation, 0 if it has none.

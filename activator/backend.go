@@ -17,6 +17,10 @@ type Backend interface {
 	// Adopt finds what a runtime record names. It never fails for a process that
 	// is gone: then the child has exited, and what it left behind can be stopped.
 	Adopt(run store.Run) (Child, error)
+	// Strays finds every generation that this usher ever started and of which
+	// something may be left, by what it is held in and by its marks, whatever the
+	// runtime records say. Each is described as far as Adopt needs it.
+	Strays() ([]store.Run, error)
 	// Level is the proof of empty that this machine offers: "cgroup" or "session".
 	Level() string
 	// Enforces says why apps cannot be limited here; nil: they can.

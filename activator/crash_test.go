@@ -457,3 +457,53 @@ func TestStatusAfterCloseStillAnswers(t *testing.T) {
 		}
 	})
 }
+
+// The run directory is gone, or a record in it is damaged: what runs is found all
+// the same, and never runs on unseen beside what is started.
+func TestWhatRunsWithoutARecordIsStoppedAndSaid(t *testing.T) {
+	for name, change := range map[string]func(*App){"overlap": func(*App) {}, "hold": hold} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.apply(r.app("v1 last=3s", change))
+				r.get("v1")
+				was := r.status()
+				r.crash()
+				if err := r.w.runs.Delete(was.Generation); err != nil {
+					t.Fatal(err)
+				}
+				r.start(0)
+				r.apply(r.apps...)
+				r.checkSeen()
+				r.get("v1")
+				is := r.wantState("awake")
+				if is.PID == was.PID || is.Generation <= was.Generation || r.w.running() != 1 {
+					t.Errorf("generation %d with pid %d became %d with %d; %d processes", was.Generation, was.PID, is.Generation, is.PID, r.w.running())
+				}
+				said := false
+				for _, e := range r.w.mem.EventsSince(0, 0) {
+					said = said || e.Kind == "recovery" && e.Generation == was.Generation && strings.Contains(e.Text, "no record")
+				}
+				if !said {
+					t.Error("nobody is told of it")
+				}
+			})
+		})
+	}
+}
+
+func TestAnAppThatLeftTheFileAndHasNoRecordIsStopped(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1"))
+		r.get("v1")
+		r.crash()
+		if err := r.w.runs.Delete(r.w.alive("hello")[0].gen); err != nil {
+			t.Fatal(err)
+		}
+		r.start(0)
+		r.apply()
+		settle(time.Minute)
+		if n := r.w.running(); n != 0 {
+			t.Errorf("%d processes run on", n)
+		}
+	})
+}

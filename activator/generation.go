@@ -203,7 +203,7 @@ func lookPath(name string) (string, error) {
 func (r *runner) environment(g *generation) []string {
 	env := map[string]string{
 		"PATH": appPath, "HOME": "/", "LANG": "C.UTF-8", "TZ": r.act.timezone,
-		"USHER_APP": r.name, "USHER_GENERATION": strconv.FormatUint(g.run.Generation, 10), "USHER_BUILD": g.rel.Build,
+		appVariable: r.name, "USHER_GENERATION": strconv.FormatUint(g.run.Generation, 10), "USHER_BUILD": g.rel.Build,
 	}
 	if _, _, home, err := process.LookupUser(g.proc.User); g.proc.User != "" && err == nil && home != "" {
 		env["HOME"] = home

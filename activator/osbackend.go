@@ -179,6 +179,44 @@ func (o *OS) Adopt(run store.Run) (Child, error) {
 	return &osChild{p: p, group: group, done: p.Done()}, nil
 }
 
+// Strays is Backend.Strays.
+func (o *OS) Strays() ([]store.Run, error) {
+	found := map[uint64]*store.Run{}
+	run := func(app string, gen uint64) *store.Run {
+		if found[gen] == nil {
+			found[gen] = &store.Run{App: app, Generation: gen, BootID: o.BootID, Phase: store.PhaseStopping}
+		}
+		return found[gen]
+	}
+	var errs []error
+	if o.Tree != nil {
+		entries, err := o.Tree.List()
+		errs = append(errs, err)
+		for _, e := range entries {
+			run(e.App, e.Generation).Cgroup = e.Path
+		}
+	}
+	marked, err := cgroup.FindMarked(markName+"="+o.Mark, appVariable, process.GenerationVariable)
+	errs = append(errs, err)
+	for _, m := range marked {
+		gen, err := strconv.ParseUint(m.Values[1], 10, 64)
+		if err != nil || m.Values[0] == "" {
+			continue // not one that usher made
+		}
+		if r := run(m.Values[0], gen); r.PID == 0 || m.StartTime < r.StartTime { // the eldest leads the session
+			r.PID, r.StartTime = m.PID, m.StartTime
+		}
+	}
+	runs := make([]store.Run, 0, len(found))
+	for _, r := range found {
+		runs = append(runs, *r)
+	}
+	return runs, errors.Join(errs...)
+}
+
+// appVariable is the environment variable that names the app.
+const appVariable = "USHER_APP"
+
 func (o *OS) openGroup(run store.Run) (cgroup.Group, error) {
 	switch {
 	case run.Cgroup != "" && o.Tree != nil:

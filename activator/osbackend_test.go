@@ -121,3 +121,36 @@ func TestAProcessThatIsGoneIsAdoptedAsExited(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 }
+
+func TestWhatRunsIsFoundByItsMarksAlone(t *testing.T) {
+	o, plan := realBackend(t)
+	p := plan("/bin/sleep", "60")
+	p.Env = append(p.Env, appVariable+"="+p.App)
+	w, err := o.Prepare(context.Background(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, err := w.Go(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer started.Release()
+	runs, err := o.Strays()
+	if err != nil || len(runs) != 1 || runs[0].App != p.App || runs[0].Generation != p.Generation || runs[0].PID != w.Identity().PID {
+		t.Fatalf("found %+v (%v), want generation %d with pid %d", runs, err, p.Generation, w.Identity().PID)
+	}
+	adopted, err := o.Adopt(runs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adopted.Release()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if _, err := adopted.Stop(ctx, 10*time.Second); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	<-started.Done()
+	if runs, err := o.Strays(); err != nil || len(runs) != 0 {
+		t.Errorf("found %+v (%v) after the end", runs, err)
+	}
+}

@@ -60,7 +60,8 @@ type proc struct {
 	gen      uint64
 	revision uint64
 	limits   cgroup.Limits
-	hold     bool
+	hold     bool // never beside another
+	alone    bool // not beside what was there before it
 	script   []string
 	address  string
 
@@ -362,8 +363,13 @@ func (b backend) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 		b.w.t.Errorf("generation %d is prepared without a recorded intent (%q)", p.Generation, rec.Phase)
 	}
 	pr := &proc{
-		app: p.App, gen: p.Generation, revision: rec.Revision, hold: rec.Mode == "hold" || slices.Contains(p.Env, "HOLD=1"),
+		app: p.App, gen: p.Generation, revision: rec.Revision, hold: slices.Contains(p.Env, "HOLD=1"), alone: rec.Mode == "hold",
 		script: strings.Fields(string(text)), done: make(chan struct{}),
+	}
+	if app, err := b.w.mem.Get(p.App); err == nil {
+		if rel, ok := app.Release(rec.Revision); ok {
+			pr.hold = pr.hold || rel.DemandHold
+		}
 	}
 	if pr.has("noprepare") {
 		return nil, errors.New("fork: resource temporarily unavailable")
@@ -469,6 +475,17 @@ func (b backend) Adopt(run store.Run) (Child, error) {
 	return child{b, gone}, nil
 }
 
+func (b backend) Strays() (runs []store.Run, err error) {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	for _, p := range b.w.procs {
+		if !p.dead() && p.gen != 0 {
+			runs = append(runs, store.Run{App: p.app, Generation: p.gen, PID: p.pid, StartTime: uint64(p.pid), Phase: store.PhaseStopping})
+		}
+	}
+	return runs, nil
+}
+
 type waiting struct {
 	b backend
 	p *proc
@@ -504,7 +521,7 @@ func (b backend) checkGo(p *proc) {
 		t.Errorf("revision %d runs and no commit says so (%v)", p.revision, err)
 	}
 	for _, other := range b.w.alive(p.app) {
-		if p.hold || other.hold {
+		if p.alone || p.hold || other.hold {
 			t.Errorf("generation %d of a hold app runs beside generation %d", p.gen, other.gen)
 		}
 	}

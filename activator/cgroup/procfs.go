@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -129,6 +130,42 @@ func holdsAll(environ []byte, entries []string) bool {
 		delete(left, string(entry))
 	}
 	return len(left) == 0
+}
+
+// Marked is a process that carries a mark in its environment.
+type Marked struct {
+	PID       int
+	StartTime uint64
+	Values    []string // of the variables that were asked for
+}
+
+// FindMarked returns every process that is alive and whose environment holds mark
+// ("NAME=value") as a whole, with the values there of the variables. Those whose
+// environment cannot be read are not found.
+func FindMarked(mark string, variables ...string) ([]Marked, error) {
+	pids, err := listPIDs()
+	var found []Marked
+	for _, pid := range pids {
+		before, serr := ReadStat(pid)
+		raw, rerr := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+		if serr != nil || rerr != nil || before.Dead || !holdsAll(raw, []string{mark}) {
+			continue
+		}
+		// The environment may be that of the number's next owner.
+		if after, serr := ReadStat(pid); serr != nil || after.Start != before.Start {
+			continue
+		}
+		m := Marked{PID: pid, StartTime: before.Start, Values: make([]string, len(variables))}
+		for entry := range bytes.SplitSeq(raw, []byte{0}) {
+			for i, name := range variables {
+				if value, ok := strings.CutPrefix(string(entry), name+"="); ok {
+					m.Values[i] = value
+				}
+			}
+		}
+		found = append(found, m)
+	}
+	return found, err
 }
 
 // Children returns the stats of the processes whose parent is pid, zombies

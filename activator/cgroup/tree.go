@@ -108,6 +108,36 @@ func (t *Tree) Open(path string) (Group, error) {
 	return &v2Group{path: filepath.Clean(path)}, nil
 }
 
+// Entry is one generation that has a directory in the tree.
+type Entry struct {
+	App        string
+	Generation uint64
+	Path       string
+}
+
+// List returns every generation that has a directory in the tree, populated or
+// not. Directories that New cannot have made are left out.
+func (t *Tree) List() ([]Entry, error) {
+	apps, err := os.ReadDir(t.dir)
+	if err != nil {
+		return nil, fmt.Errorf("list generations: %w", err)
+	}
+	var found []Entry
+	for _, dir := range apps {
+		leaves, err := os.ReadDir(filepath.Join(t.dir, dir.Name()))
+		if err != nil {
+			continue // no directory, or gone meanwhile
+		}
+		for _, leaf := range leaves {
+			app, generation, ok := parseLeaf(leaf.Name())
+			if ok && leaf.IsDir() && app == dir.Name() {
+				found = append(found, Entry{app, generation, filepath.Join(t.dir, app, leaf.Name())})
+			}
+		}
+	}
+	return found, nil
+}
+
 // Remove removes the tree's own directory. It fails while generations have
 // theirs; after it, the tree must be discovered again.
 func (t *Tree) Remove() error {

@@ -393,3 +393,41 @@ func TestARestartThatUsherOwesIsRunOnce(t *testing.T) {
 		t.Errorf("it was restarted again: %+v", now)
 	}
 }
+
+// The run directory goes while usher is away, and with it all that is known of
+// what runs: it is found by its control group or its marks, and does not run on
+// unseen.
+func TestAppsOfAWipedRunDirectoryAreFoundAndReplaced(t *testing.T) {
+	t.Parallel()
+	for _, cgroup := range []string{"auto", "off"} {
+		t.Run("cgroup "+cgroup, func(t *testing.T) {
+			t.Parallel()
+			o := twoApps()
+			o.server = []string{fmt.Sprintf("cgroup = %q", cgroup)}
+			for i := range o.apps {
+				o.apps[i].artifact = hello(t, "v1", "fork=1")
+			}
+			u := start(t, o)
+			before := map[string]int{"port": u.pid("port"), "sock": u.pid("sock")}
+			u.kill()
+			if err := os.RemoveAll(u.run()); err != nil {
+				t.Fatal(err)
+			}
+			u.serve()
+			for name, pid := range before {
+				if now := u.pid(name); now == pid || alive(pid) {
+					t.Errorf("%s: pid %d serves, the one without a record, %d, lives: %v", name, now, pid, alive(pid))
+				}
+				u.eventually(5*time.Second, "one generation", func() error {
+					if g := u.generationsOf(name); len(g) != 1 {
+						return fmt.Errorf("there are %v", g)
+					}
+					return nil
+				})
+				if out := u.must("events", name).stdout; !strings.Contains(out, "has no record") {
+					t.Errorf("%s: nobody is told of it:\n%s", name, out)
+				}
+			}
+		})
+	}
+}
