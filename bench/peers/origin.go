@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -115,6 +116,8 @@ func (o *origin) own() error {
 	var serial atomic.Int64
 	server := &fasthttp.Server{
 		NoDefaultServerHeader: true, NoDefaultDate: true, MaxRequestBodySize: 16 << 20, Concurrency: 1 << 20,
+		// A goroutine of its own outlives the server by as much.
+		MaxIdleWorkerDuration: 100 * time.Millisecond,
 		Handler: func(c *fasthttp.RequestCtx) {
 			switch string(c.Path()) {
 			case pathSmall, pathUpload:
