@@ -226,17 +226,17 @@ func TestASlowReaderThatKeepsUpIsServed(t *testing.T) {
 		s.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size)
 		_, _ = io.CopyN(s, zeros{}, size)
 	}))
-	r := newRig(t, rigOptions{server: Options{WriteTimeout: time.Second, MinWriteRate: 1000}})
+	r := newRig(t, rigOptions{server: Options{WriteTimeout: 3 * time.Second, MinWriteRate: 1000}})
 	r.app.Place(o.placement(1))
 	c := r.dial()
 	_ = c.Conn.(*net.TCPConn).SetReadBuffer(16 << 10)
 	c.get("/")
 	// The kernel wakes a writer only when much of its buffer is free again, which
 	// takes far longer than WriteTimeout at this pace.
-	if _, err := c.slowly(300<<10, 60<<10); err != nil {
+	if _, err := c.slowly(360<<10, 40<<10); err != nil {
 		t.Fatalf("cut off: %v", err)
 	}
-	if n, err := io.Copy(io.Discard, io.LimitReader(c.r, size-300<<10)); err != nil || n < 7<<20 {
+	if n, err := io.Copy(io.Discard, io.LimitReader(c.r, size-360<<10)); err != nil || n < 7<<20 {
 		t.Fatalf("the rest: %d bytes, %v", n, err)
 	}
 	c.Close()
@@ -255,7 +255,7 @@ func TestALargePageOfTheCacheReachesASlowPeerOnAUnixSocket(t *testing.T) {
 		_, _ = io.CopyN(s, zeros{}, size)
 	}))
 	r := newRig(t, rigOptions{
-		unix: true, cache: newShelf(), app: edge.AppConfig{CacheEnabled: true}, server: Options{WriteTimeout: 100 * time.Millisecond},
+		unix: true, cache: newShelf(), app: edge.AppConfig{CacheEnabled: true}, server: Options{WriteTimeout: 2 * time.Second},
 	})
 	r.app.Place(o.placement(1))
 	first := r.dial()
@@ -266,7 +266,7 @@ func TestALargePageOfTheCacheReachesASlowPeerOnAUnixSocket(t *testing.T) {
 	r.last(1)
 	c := r.dial()
 	c.get("/")
-	if n, err := c.slowly(size, 1<<20); err != nil {
+	if n, err := c.slowly(size, 600<<10); err != nil {
 		t.Fatalf("cut off after %d bytes: %v", n, err)
 	}
 	c.Close()
@@ -307,7 +307,7 @@ func TestAClientIsNotBlamedForAnAppThatIsSlowToTakeTheBody(t *testing.T) {
 		s.ok("x")
 	}))
 	// No client comes up to this rate if the app's time counts as its own.
-	r := newRig(t, rigOptions{server: Options{BodyTimeout: 3 * time.Second, MinBodyRate: 64 << 20}})
+	r := newRig(t, rigOptions{server: Options{BodyTimeout: 6 * time.Second, MinBodyRate: 64 << 20}})
 	r.app.Place(o.placement(1))
 	c := r.dial()
 	go func() {
@@ -316,7 +316,7 @@ func TestAClientIsNotBlamedForAnAppThatIsSlowToTakeTheBody(t *testing.T) {
 			io.LimitReader(zeros{}, size)))
 	}()
 	eventually(t, "the upload has begun", func() bool { return o.conns.Load() == 1 })
-	<-time.After(4 * time.Second)
+	<-time.After(7 * time.Second)
 	close(held)
 	c.want(200, "x")
 }
