@@ -50,7 +50,7 @@ type Options struct {
 	// failed. nil: nothing is said.
 	Warn func(msg string)
 
-	poison bool // tests: overwrite buffers that were given back
+	poison bool          // tests: overwrite buffers that were given back
 	grace  time.Duration // tests: how long an idle connection keeps its goroutine; 0 means idleGrace
 }
 
