@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +12,23 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// builtIn names the directory of the program that builtUsher makes.
+const builtIn = "USHER_TEST_BUILT_IN"
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "usher-")
+	if err == nil {
+		err = os.Setenv(builtIn, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
 
 // builtUsher is the path of the real program, built once.
 func builtUsher(t *testing.T) string {
@@ -27,12 +44,7 @@ func builtUsher(t *testing.T) string {
 }
 
 var theUsher = sync.OnceValues(func() (string, error) {
-	// Go's cache has it at once if cmd was built before; it stays for the run.
-	dir, err := os.MkdirTemp("", "usher-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "usher")
+	path := filepath.Join(os.Getenv(builtIn), "usher")
 	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "../../cmd/usher").CombinedOutput()
 	if err != nil {
 		return "", &exec.Error{Name: string(out), Err: err}
