@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -67,44 +66,6 @@ func awaitLine(u *usher, lines func() []logLine, target string) logLine {
 		u.t.Errorf("%s has %d lines", target, len(found))
 	}
 	return found[0]
-}
-
-// S06: with every feature switched on, upgrades are upgrades and events come at
-// once.
-func TestWebSocketsAndEventsWorkWithEverythingSwitchedOn(t *testing.T) {
-	t.Parallel()
-	u, lines := logged(t, options{
-		server: []string{"max_connections_per_client = 100", "min_body_rate = 100000", "min_write_rate = 100000"},
-		apps: []app{{cache: true, lines: []string{
-			"max_body = 1000", "max_in_flight = 10", `first_byte_timeout = "2s"`, "expose_build = true",
-		}}},
-	})
-	ws := u.webSocket("hello")
-	events := bufio.NewScanner(u.open("hello", "/sse?every=100ms").resp.Body)
-	for i := range rounds(20, 200) {
-		if err := echo(ws, strings.Repeat("x", i*100)); err != nil {
-			t.Fatalf("message %d: %v", i, err)
-		}
-		if want := fmt.Sprintf("data: event %d from v1", i+1); !scanTo(events, want) {
-			t.Fatalf("%q did not come", want)
-		}
-	}
-	if s := u.status("hello"); s.InFlight != 2 {
-		t.Errorf("%d in flight, want 2", s.InFlight)
-	}
-	ws.CloseNow()
-	if l := awaitLine(u, lines, "/ws"); l.Status != 101 && l.Status != 499 {
-		t.Errorf("%+v", l)
-	}
-}
-
-func scanTo(s *bufio.Scanner, line string) bool {
-	for s.Scan() {
-		if s.Text() == line {
-			return true
-		}
-	}
-	return false
 }
 
 // leave sends a request and resets the connection once the app has it, or once
