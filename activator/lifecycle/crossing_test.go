@@ -21,6 +21,22 @@ func TestAPauseWhileASwitchIsUnderWayTakesEffectWithItsAnswer(t *testing.T) {
 	}
 }
 
+// A release that is committed while the slot is being stored is not forgotten when
+// what was switched to ends before its attempt, and a restart supersedes that.
+func TestAReleaseThatComesWhileASwitchIsUnderWayIsStarted(t *testing.T) {
+	p := serving(t, "")
+	for _, e := range []string{"Committed r2", "VerifyDone g2", "IntentDone g2", "PrepareDone g2", "RanDone g2", "GoDone g2", "HealthDone g2", "SwitchingDone g2", "Committed r3", "SwitchDone g2", "ReportDone g2", "DrainDone g1", "StopDone g1"} {
+		p.feed(p.event(e))
+	}
+	for _, e := range []string{"Exited g2", "StopDone g2", "RestartAsked"} {
+		p.feed(p.event(e))
+	}
+	p.finish()
+	if p.s.Cur.Rel.Rev != 3 || p.s.Cur.Stage != Serving {
+		t.Fatalf("revision 3 was forgotten: %+v", p.s)
+	}
+}
+
 func TestASwitchThatFailedIsCalledOffByWhatWasAskedMeanwhile(t *testing.T) {
 	serving(t, "").script(`
 		Committed r2                       → Verify g2 r2

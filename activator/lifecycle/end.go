@@ -19,7 +19,8 @@ func (m *machine) switched() {
 	m.s.Slot = m.servingSlot(cur)
 	m.s.Cache = m.s.Slot.Cache
 	m.s.Good = cur.Rel
-	m.s.WakeWanted, m.s.StartWanted, m.s.DownHeld, m.s.ReportOwed = false, false, false, false
+	m.s.WakeWanted, m.s.DownHeld, m.s.ReportOwed = false, false, false
+	m.s.StartWanted = m.s.StartWanted && m.s.Attempt.Desired != m.s.Desired.Rev // committed while the slot was stored
 	m.out.add(Effect{Kind: RecordSwitched, Gen: cur.ID, Rel: cur.Rel})
 	if old.ID != 0 {
 		m.s.Old = old
