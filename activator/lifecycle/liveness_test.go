@@ -46,7 +46,9 @@ func (w *world) settled() bool {
 	case s.Cur.ID != 0 && s.Cur.Stage != Serving:
 		return false
 	}
-	first := s.Good.Rev == 0 && s.Slot.State == SlotAsleep // a first release may wait for its first request
+	// a first release may wait for its first request, and so may the report of one
+	// that was switched to and ended before it could be reported
+	first := (s.Good.Rev == 0 || s.Good.Rev == s.Desired.Rev) && s.Slot.State == SlotAsleep
 	if w.d.owed && !s.Paused && !first {
 		return false
 	}
