@@ -18,25 +18,26 @@ type runner struct {
 
 	spec   App       // as last applied
 	record store.App // as last committed
-	unsure bool      // a write failed and may have taken place: record may be behind
 	floor  uint64    // no new revision is at or below it: generations of them were found
 
-	state lifecycle.State
-	// recovered: the state was made from what is durable and what runs.
-	recovered bool
-	local     []lifecycle.Event // answers of effects that were carried out at once
-	fresh     lifecycle.GenID   // reserved for the next attempt
-	gens      map[lifecycle.GenID]*generation
-	timers    map[lifecycle.Timer]*timer
-	ops       []*operation // those that are not settled
-	last      lastAttempt
-	crash     string          // how what served last ended by itself
-	boot      time.Duration   // learned: from the go-byte to the first good health check
-	retry     time.Time       // when the back-off ends
-	raised    bool            // this usher has raised the limit that the generations share
-	receipt   *receipt        // of the attempt whose window is open; nil: none
-	unstored  []store.Receipt // that could not be stored yet
-	gone      chan struct{}   // closed when a halted app has nothing left
+	state    lifecycle.State
+	local    []lifecycle.Event // answers of effects that were carried out at once
+	fresh    lifecycle.GenID   // reserved for the next attempt
+	gens     map[lifecycle.GenID]*generation
+	timers   map[lifecycle.Timer]*timer
+	ops      []*operation // those that are not settled
+	last     lastAttempt
+	crash    string          // how what served last ended by itself
+	boot     time.Duration   // learned: from the go-byte to the first good health check
+	retry    time.Time       // when the back-off ends
+	receipt  *receipt        // of the attempt whose window is open; nil: none
+	unstored []store.Receipt // that could not be stored yet
+	gone     chan struct{}   // closed when a halted app has nothing left
+
+	// Flags stand together: a hundred thousand sleeping apps have them.
+	recovered bool // the state was made from what is durable and what runs
+	unsure    bool // a write failed and may have taken place: record may be behind
+	raised    bool // this usher has raised the limit that the generations share
 
 	roles  atomic.Uint32          // bit per role that a generation has
 	totals atomic.Pointer[Totals] // nil: nothing was counted yet
