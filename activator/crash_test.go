@@ -47,7 +47,7 @@ func everyNth() int {
 	case raced:
 		return 11
 	}
-	return 3
+	return 5
 }
 
 // crash is where usher dies: right after its first-th effect, and right after
@@ -105,7 +105,6 @@ func (r *rig) revive(limit int) (effects int) {
 		r.checkAdopted(promised)
 		r.checkSeen()
 	}
-	synctest.Wait()
 	for range 4 {
 		settle(5 * time.Second)
 	}
@@ -146,9 +145,11 @@ func (r *rig) checkAdopted(promised uint64) {
 	}
 }
 
-// checkSeen: I8. Whatever runs is looked after.
+// checkSeen: I8. Whatever runs is looked after. It looks when nothing moves: what
+// is started between two looks would seem to be nobody's.
 func (r *rig) checkSeen() {
 	r.t.Helper()
+	synctest.Wait()
 	known := map[uint64]bool{}
 	for _, name := range r.act.Names() {
 		s, err := r.act.Status(name)
