@@ -30,10 +30,7 @@ func (u *usher) pid(name string) int {
 // inside has a request for that time inside the app.
 func (u *usher) inside(name string, d time.Duration) <-chan answer {
 	u.t.Helper()
-	done := make(chan answer, 1)
-	go func() { done <- u.get(name, "/sleep?d="+d.String()) }()
-	u.awaitStatus(name, 5*time.Second, "busy", func(s admin.AppStatus) bool { return s.InFlight == 1 })
-	return done
+	return u.later(name, "/sleep?d="+d.String())
 }
 
 // only expects that one process of the app is there, and returns its pid.

@@ -17,14 +17,16 @@ import (
 	"github.com/usher-edge/usher/admin"
 )
 
-// later makes a request beside the test. It returns once usher has let it in.
+// later makes a request beside the test. It returns once usher has let it in. An
+// answer is read a moment before its request is counted out; so all others must be
+// out first.
 func (u *usher) later(name, path string) <-chan answer {
 	u.t.Helper()
-	before := u.status(name).InFlight
+	u.awaitStatus(name, 5*time.Second, "idle", func(s admin.AppStatus) bool { return s.InFlight == 0 })
 	got := make(chan answer, 1)
 	client := u.newClient()
 	go func() { got <- get(client, name, path) }()
-	u.awaitStatus(name, 5*time.Second, "one busier", func(s admin.AppStatus) bool { return s.InFlight > before })
+	u.awaitStatus(name, 5*time.Second, "busy", func(s admin.AppStatus) bool { return s.InFlight == 1 })
 	return got
 }
 
