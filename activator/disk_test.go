@@ -53,7 +53,7 @@ func (b badDisk) run(t *testing.T) (fired bool) {
 		r.start(0)
 		b.story.begin(r)
 		x.start(b.at, x.late)
-		r.badDisk = true
+		r.badDisk.Store(true)
 		b.story.tell(r)
 		if b.at%2 == 0 && x.full { // every other one meets a start, too
 			r.restartOnAFullDisk()
@@ -62,7 +62,7 @@ func (b badDisk) run(t *testing.T) (fired bool) {
 			return
 		}
 		x.mend()
-		r.badDisk = false
+		r.badDisk.Store(false)
 		lives := r.history()
 		if b.story.then != nil {
 			r.apps = b.story.then

@@ -62,8 +62,8 @@ func randomActs() []act {
 		{"the app dies", func(p *player) { p.kill() }},
 		{"usher dies", func(p *player) { p.r.revive(0); p.l = p.r.l }},
 		{"usher dies at its next start", func(p *player) { p.r.revive(5); p.r.revive(0); p.l = p.r.l }},
-		{"the disk fills", func(p *player) { p.r.badDisk = true }},
-		{"the disk has room", func(p *player) { p.r.badDisk = false }},
+		{"the disk fills", func(p *player) { p.r.badDisk.Store(true) }},
+		{"the disk has room", func(p *player) { p.r.badDisk.Store(false) }},
 	}
 }
 
@@ -113,7 +113,7 @@ func TestARandomLifeEndsWell(t *testing.T) {
 // live plays a random life and its end.
 func (r *rig) live(held bool, script []int, acts []act) {
 	fail := func(op string) error {
-		if r.badDisk && op != "get" && op != "apps" {
+		if r.badDisk.Load() && op != "get" && op != "apps" {
 			return fmt.Errorf("%s: %w", op, errDisk)
 		}
 		return nil
@@ -132,7 +132,7 @@ func (r *rig) live(held bool, script []int, acts []act) {
 		synctest.Wait()
 		r.checkSeen()
 	}
-	r.badDisk = false
+	r.badDisk.Store(false)
 	r.apply(r.apps...)
 	settle(2 * time.Minute)
 	if r.status().State == "paused" {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,8 +40,8 @@ type rig struct {
 
 	trace trace
 
-	badDisk bool // writes may fail
-	slept   bool // time enough to sleep and wake has gone by
+	badDisk atomic.Bool // writes may fail
+	slept   bool        // time enough to sleep and wake has gone by
 }
 
 // inBubble runs f with a rig under a fake clock. Nothing may be left at its end.

@@ -168,7 +168,7 @@ func (p *player) request(takes time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
 	defer cancel()
-	excused := p.r.badDisk && p.r.w.placement("hello").State != lifecycle.SlotServing // nothing can be started
+	excused := p.r.badDisk.Load() && p.r.w.placement("hello").State != lifecycle.SlotServing // nothing can be started
 	if _, err := p.r.edge.get(ctx, "hello", takes); err != nil && !p.dead() && !errors.Is(err, errRefused) && !excused {
 		p.r.t.Errorf("request: %v\n%s", err, p.r.history())
 	}
