@@ -184,6 +184,10 @@ func (r *rig) checkRecovered(s story) {
 	want := s.serves(rec)
 	settle(20 * time.Second) // a back-off, a resumed deploy
 	build, err := r.request()
+	if errors.Is(err, errRefused) && s.sick && rec.Good != 0 && !s.lifts { // it may have been the first that the sick build was started for
+		settle(20 * time.Second)
+		build, err = r.request()
+	}
 	if errors.Is(err, errRefused) && s.sick && rec.Good == 0 && rec.Desired == 2 {
 		build = want // nothing ever served
 	} else if errors.Is(err, errRefused) && s.lifts && rec.Desired == 2 {
