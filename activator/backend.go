@@ -12,7 +12,8 @@ import (
 // real processes; tests script another.
 type Backend interface {
 	// Prepare sets a process up until it waits at its go-byte: nothing of the
-	// build has run. An error means that no process is left.
+	// build has run. After an error it has ended what it had begun; what would not
+	// end is found by Adopt.
 	Prepare(ctx context.Context, p Plan) (Waiting, error)
 	// Adopt finds what a runtime record names. It never fails for a process that
 	// is gone: then the child has exited, and what it left behind can be stopped.

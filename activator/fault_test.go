@@ -271,6 +271,31 @@ func TestASetUpThatFailsIsNotTheBuildsFault(t *testing.T) {
 	})
 }
 
+// An error of the set-up proves that nothing of the build has run, and not that
+// nothing is left.
+func TestWhatAFailedSetUpHasLeftIsStopped(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1"))
+		r.get("v1")
+		r.w.mu.Lock()
+		r.w.stopErr = errors.New("still there")
+		r.w.mu.Unlock()
+		r.wantOp(r.deploy("v2 leaves"), OpAbandoned)
+		settle(10 * time.Second)
+		if s := r.status(); len(s.Generations) != 2 || r.w.running() != 2 {
+			t.Errorf("%d processes, generations %+v: what is not proven gone is forgotten", r.w.running(), s.Generations)
+		}
+		r.w.mu.Lock()
+		r.w.stopErr = nil
+		r.w.mu.Unlock()
+		r.wantOp(r.deploy("v3"), OpDone)
+		settle(time.Minute)
+		if n := r.w.running(); n != 1 {
+			t.Errorf("%d processes", n)
+		}
+	})
+}
+
 func TestNumbersAreNeverHandedOutTwice(t *testing.T) {
 	mem := store.NewMemory()
 	n := &numbers{reserve: mem.Generations}

@@ -86,6 +86,7 @@ func (r *runner) prepare(e lc.Effect) {
 		w, err := r.act.backend.Prepare(ctx, plan)
 		return func() lc.Event {
 			if err != nil {
+				g.lost = true // what may be left of it is looked for by the stop that follows
 				return r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: notPrepared(err)}, err)
 			}
 			return r.result(lc.PrepareDone, e.Gen, r.prepared(e.Gen, g, w))

@@ -388,6 +388,9 @@ func (b backend) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 	pr.pid = b.w.next
 	b.w.procs[pr.pid] = pr
 	b.w.mu.Unlock()
+	if pr.has("leaves") {
+		return nil, fmt.Errorf("set up failed, and pid %d is still there after SIGKILL", pr.pid)
+	}
 	b.l.did("prepare %d", p.Generation)
 	if b.l.gone() {
 		b.w.usherDied()
