@@ -15,8 +15,10 @@ import (
 // A controller is one of them.
 type Controller struct {
 	Name      string
-	Owns      string // for people
 	DependsOn []string
+	// Owns, Relies and Guarantees are for people: what it alone decides, and the two
+	// relations in words.
+	Owns, Relies, Guarantees string
 	// Rely is what a step of any other controller must keep.
 	Rely func(before, after *State) bool
 	// Guarantee is what each of its own steps keeps.
@@ -36,7 +38,9 @@ func Controllers() []Controller {
 	return []Controller{
 		reloader: {
 			Name: "reloader", Owns: "desired, restarts, paused, maintenance, halt",
-			Rely: func(b, a *State) bool { return sameWishes(b, a) || a.Desired.Own && a.Desired.Rev == b.Desired.Rev+1 },
+			Relies:     "nobody else changes what is desired, but for a fallback that is one revision newer",
+			Guarantees: "what is desired, the restarts and a halt only grow; what has served, what was reported, what serves and what retires stay; an attempt goes on as it was or is over",
+			Rely:       func(b, a *State) bool { return sameWishes(b, a) || a.Desired.Own && a.Desired.Rev == b.Desired.Rev+1 },
 			Guarantee: func(b, a *State) bool {
 				grows := a.Desired.Rev >= b.Desired.Rev && a.Restarts >= b.Restarts && a.Halt >= b.Halt
 				return grows && sameProofs(b, a) && sameOld(b, a) && keepsCur(b, a) && leavesAttempt(b, a)
@@ -44,6 +48,8 @@ func Controllers() []Controller {
 		},
 		sweeper: {
 			Name: "sweeper", Owns: "generations whose end is unproven, a limit that could not be restored",
+			Relies:     "what is unproven keeps its place, and a limit that could not be restored stays marked",
+			Guarantees: "what people asked for, what has served and what serves stay; an attempt goes on as it was or is over",
 			Rely: func(b, a *State) bool {
 				return stillUnproven(b.Cur, a) && stillUnproven(b.Next, a) && stillUnproven(b.Old, a) && (b.Limit != LimitStuck || a.Limit == LimitStuck)
 			},
@@ -53,7 +59,9 @@ func Controllers() []Controller {
 		},
 		roller: {
 			Name: "roller", Owns: "good, reported, the retiring generation, attempts that no request asked for",
-			DependsOn: []string{"reloader", "sweeper"},
+			DependsOn:  []string{"reloader", "sweeper"},
+			Relies:     "an attempt that no request asked for goes on as it was or is over",
+			Guarantees: "what people asked for stays, but for a fallback; reported ≤ good; only what starts or serves becomes good; only what was current retires",
 			Rely: func(b, a *State) bool {
 				return b.Attempt.Gen == 0 || b.Attempt.Cause == CauseWake || leavesAttempt(b, a)
 			},
@@ -64,6 +72,8 @@ func Controllers() []Controller {
 		},
 		waker: {
 			Name: "waker", Owns: "attempts that a request asked for", DependsOn: []string{"reloader", "sweeper", "roller"},
+			Relies:     "an attempt that a request asked for goes on as it was or is over",
+			Guarantees: "what people asked for, what serves and what retires stay; only what it starts becomes good",
 			Rely: func(b, a *State) bool {
 				return b.Attempt.Gen == 0 || b.Attempt.Cause != CauseWake || leavesAttempt(b, a)
 			},
@@ -73,6 +83,8 @@ func Controllers() []Controller {
 		},
 		idler: {
 			Name: "idler", Owns: "a serving generation that nobody uses", DependsOn: []string{"roller"},
+			Relies:     "what was told to end does not serve again",
+			Guarantees: "what people asked for, what has served, what was reported, what retires and the cache stay; an attempt goes on as it was or is over",
 			Rely: func(b, a *State) bool {
 				return b.Cur.Stage != Stopping || a.Cur.ID != b.Cur.ID || a.Cur.Stage != Serving
 			},
@@ -215,7 +227,7 @@ func TestControllersDependOnEarlierOnesOnly(t *testing.T) {
 			}
 		}
 		known = append(known, c.Name)
-		if c.Owns == "" || c.Rely == nil || c.Guarantee == nil {
+		if c.Owns == "" || c.Relies == "" || c.Guarantees == "" || c.Rely == nil || c.Guarantee == nil {
 			t.Errorf("%s is not described", c.Name)
 		}
 	}

@@ -284,13 +284,13 @@ func (c *config) what() string {
 
 func controllersTable() string {
 	var b strings.Builder
-	b.WriteString("| controller | owns | depends on |\n|---|---|---|\n")
+	b.WriteString("| controller | owns | relies on | guarantees | depends on |\n|---|---|---|---|---|\n")
 	for _, c := range Controllers() {
 		on := strings.Join(c.DependsOn, ", ")
 		if on == "" {
 			on = "–"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Owns, on)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.Name, c.Owns, c.Relies, c.Guarantees, on)
 	}
 	return b.String()
 }

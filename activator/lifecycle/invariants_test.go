@@ -225,11 +225,11 @@ func (x *explorer) checkHit(w *world) {
 	if w.g.content == 0 || w.g.entry != w.slot.Cache || w.slot.State == SlotEmpty {
 		return
 	}
-	if w.g.content < w.d.reported {
-		x.fail("I4", "a page of revision %d is served from the cache after revision %d was reported", w.g.content, w.d.reported)
-	}
 	if Revision(w.g.content) != w.slot.Cache.Rev {
 		x.fail("I2", "the cache of revision %d holds a page of revision %d", w.slot.Cache.Rev, w.g.content)
+	}
+	if w.g.content < w.d.reported {
+		x.fail("I4", "a page of revision %d is served from the cache after revision %d was reported", w.g.content, w.d.reported)
 	}
 }
 

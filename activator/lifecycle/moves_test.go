@@ -230,6 +230,9 @@ func (x *explorer) request(w *world, m *move) {
 		x.say("generation %d answers the request", m.gen)
 		if x.cfg.cache {
 			w.g.entry, w.g.content = w.g.key, g.rev
+			if x.flaw == flawStoresLate {
+				w.g.entry = w.slot.Cache
+			}
 		}
 		x.answered(w, g.rev)
 		w.g.ends()

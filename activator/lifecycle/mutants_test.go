@@ -14,6 +14,7 @@ type mutant struct {
 	caught []string // any of these
 	step   func(s State, e Event) (State, Effects)
 	rec    func(durable State, found []Found, fresh GenID) (State, Effects)
+	flaw   flaw // of the environment
 }
 
 // drop takes the effects of a kind out.
@@ -178,6 +179,7 @@ func switchMutants() []mutant {
 				}
 			}),
 		},
+		{name: "stores a late answer in the cache of the new generation", config: "cache", caught: []string{"I2"}, flaw: flawStoresLate},
 		{
 			name: "reports as soon as a release is committed", config: "overlap", caught: []string{"I4"},
 			step: after(func(_ State, e Event, s *State, f *Effects) {
@@ -547,6 +549,7 @@ func TestEveryMutantIsCaughtByTheInvariantItBreaks(t *testing.T) {
 			if m.rec != nil {
 				x.rec = m.rec
 			}
+			x.flaw = m.flaw
 			caught, trace := verdict(x)
 			if !slices.Contains(m.caught, caught) {
 				t.Errorf("caught by %q, want one of %q\n%s", caught, m.caught, trace)

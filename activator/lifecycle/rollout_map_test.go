@@ -298,6 +298,7 @@ const (
 	flawKeptSlot          // a request that is sent again does not load the slot again
 	flawEntersEnding      // a request enters what was told to end
 	flawTornCommit        // a commit is a delete and a put
+	flawStoresLate        // an answer is stored in the cache of the slot that is there when it ends
 )
 
 // rolloutActions counts the actions that were taken in all configurations.

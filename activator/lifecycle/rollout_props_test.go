@@ -111,8 +111,7 @@ func TestEveryRuleOfTheRolloutContractIsNeeded(t *testing.T) {
 // by the refinement too: what it allows has the properties.
 type rolloutMutant struct {
 	mutant
-	in   config
-	flaw flaw
+	in config
 }
 
 func rolloutMutants() []rolloutMutant {
@@ -128,9 +127,9 @@ func rolloutMutants() []rolloutMutant {
 				}
 			}),
 		}},
-		{in: heads, flaw: flawKeptSlot, mutant: mutant{name: "sends a request again to where it was", caught: []string{servedAfterReport}}},
-		{in: day, flaw: flawEntersEnding, mutant: mutant{name: "lets a request into what was told to end", caught: []string{noServeWhileNotServing}}},
-		{in: quiet, flaw: flawTornCommit, mutant: mutant{name: "commits in two transactions", caught: []string{reportedIsCommitted}}},
+		{in: heads, mutant: mutant{name: "sends a request again to where it was", caught: []string{servedAfterReport}, flaw: flawKeptSlot}},
+		{in: day, mutant: mutant{name: "lets a request into what was told to end", caught: []string{noServeWhileNotServing}, flaw: flawEntersEnding}},
+		{in: quiet, mutant: mutant{name: "commits in two transactions", caught: []string{reportedIsCommitted}, flaw: flawTornCommit}},
 		{in: config{commits: []uint8{0, 0}, asks: askSleep | askRetry}, mutant: mutant{
 			name: "reports what serves though a newer one is committed", caught: []string{reportIsNewest},
 			step: after(func(_ State, _ Event, _ *State, f *Effects) {
@@ -147,7 +146,7 @@ func rolloutMutants() []rolloutMutant {
 				}
 			}),
 		}},
-		{in: heads, flaw: flawKeptTarget, mutant: mutant{name: "keeps a connection on the target of its last request", caught: []string{answersFollowReports}}},
+		{in: heads, mutant: mutant{name: "keeps a connection on the target of its last request", caught: []string{answersFollowReports}, flaw: flawKeptTarget}},
 		{in: day, mutant: mutant{
 			name: "keeps the cache of the old release", caught: []string{answersFollowReports},
 			step: after(func(b State, _ Event, _ *State, f *Effects) {
