@@ -463,6 +463,38 @@ func TestStatusAfterCloseStillAnswers(t *testing.T) {
 	})
 }
 
+// The database is lost: what was restarted once is not restarted again, and nobody
+// says that a window was open which was not.
+func TestAnAppThatWasRestartedOnceServesOnThoughItsRecordIsLost(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1"))
+		r.get("v1")
+		r.wantOp(r.must(r.act.Restart(context.Background(), Change{App: "hello"}, false)), OpDone)
+		settle(time.Minute)
+		was := r.status()
+		r.crash()
+		rec, _ := r.w.mem.Get("hello")
+		if err := r.w.mem.Delete("hello", rec.Version); err != nil {
+			t.Fatal(err)
+		}
+		r.start(0)
+		r.apply(r.apps...)
+		settle(time.Minute)
+		if is := r.wantState("awake"); is.PID != was.PID || r.w.running() != 1 {
+			t.Errorf("pid %d became %d, %d processes", was.PID, is.PID, r.w.running())
+		}
+		list, err := r.act.Receipts("hello")
+		if err != nil || len(list) != 1 || !strings.Contains(list[0].Incomplete, "record was lost") {
+			t.Errorf("receipts %+v, %v", list, err)
+		}
+		r.wantOp(r.must(r.act.Restart(context.Background(), Change{App: "hello"}, false)), OpDone)
+		if is := r.wantState("awake"); is.PID == was.PID {
+			t.Error("the next restart does nothing")
+		}
+		r.get("v1")
+	})
+}
+
 // The run directory is gone, or a record in it is damaged: what runs is found all
 // the same, and never runs on unseen beside what is started.
 func TestWhatRunsWithoutARecordIsStoppedAndSaid(t *testing.T) {

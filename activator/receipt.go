@@ -354,10 +354,13 @@ func (r *runner) lostReceipts(runs []store.Run) {
 }
 
 func (r *runner) lost(rc store.Receipt) {
+	rc.Incomplete = "usher ended while its window was open: what was counted is lost"
 	if rel, ok := r.record.Release(rc.Revision); ok {
 		rc.Build, rc.Digest = rel.Build, rel.Digest
+		if rel.Cause == causeRecovered {
+			rc.Incomplete = "the app's record was lost, and with it what was counted"
+		}
 	}
-	rc.Incomplete = "usher ended while its window was open: what was counted is lost"
 	r.store(rc)
 	r.count(func(t *Totals) { t.Receipts++ })
 	r.note("receipt", lc.GenID(rc.Attempt), Summary(rc))

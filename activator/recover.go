@@ -61,6 +61,7 @@ func (r *runner) rebuild() error {
 	err = r.update(0, func(a *store.App) error {
 		a.Releases = append(a.Releases, rel)
 		a.Desired, a.Good, a.Reported = rel.Revision, rel.Revision, rel.Revision
+		a.Restarts, a.RestartsDone = uint64(serving.Restart), uint64(serving.Restart) // else one more would be owed
 		a.FileValue = r.spec.FileValue
 		return nil
 	})
