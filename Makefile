@@ -29,10 +29,10 @@ demo: build ## wakes, swaps and puts to sleep an app before your eyes; KEEP=1 le
 test: test-packages test-e2e ## everything that needs nothing but Go; a skipped test says why
 
 test-packages:
-	go test $$(go list ./... | grep -v /cmd/usher/e2e)
+	go run ./cmd/internal/tests $$(go list ./... | grep -v /cmd/usher/e2e)
 
 test-e2e: # alone: it times real processes
-	go test ./cmd/usher/e2e
+	go run ./cmd/internal/tests ./cmd/usher/e2e
 
 again: ## the tests of PACKAGES once more, whatever they said before
 	go test -count=1 $(PACKAGES)
