@@ -38,6 +38,7 @@ func (d *daemon) reload(ctx context.Context) (activator.Changes, error) {
 		_ = d.edge.SetApps(edgeApps(old)) // it was valid before
 		return ch, err
 	}
+	ch = recount(ch, old, f)
 	d.front.forget(d.act.Names())
 	for _, name := range ch.Removed {
 		d.front.keep(name)
@@ -55,6 +56,24 @@ func (d *daemon) reload(ctx context.Context) (activator.Changes, error) {
 		d.log.Warn(w.String())
 	}
 	return ch, nil
+}
+
+// recount counts apps as changed too of which the file now says something that
+// touches no process, such as other hosts.
+func recount(ch activator.Changes, old, f *config.File) activator.Changes {
+	var same []string
+	for _, name := range ch.Unchanged {
+		before, _ := old.App(name)
+		now, _ := f.App(name)
+		if before.EdgeFingerprint() == now.EdgeFingerprint() {
+			same = append(same, name)
+		} else {
+			ch.Changed = append(ch.Changed, name)
+		}
+	}
+	slices.Sort(ch.Changed)
+	ch.Unchanged = same
+	return ch
 }
 
 // between is the table while a reload is under way: the apps of both files. Each
