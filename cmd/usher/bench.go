@@ -34,6 +34,8 @@ counts latency from the scheduled times, retries nothing, and exits with 1 if
 a single request failed. The result goes to stdout, progress to stderr.`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		SuggestionsMinimumDistance: nearWord,
 	}
 	cmd.AddCommand(c.benchSteadyCommand(), c.benchWakeCommand(), c.benchSwapCommand(), c.benchPeersCommand())
 	return cmd

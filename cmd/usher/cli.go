@@ -60,6 +60,7 @@ func newRoot(w world, more ...*cobra.Command) *cobra.Command {
 		Args:          unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SuggestionsMinimumDistance = nearWord
 	root.SetOut(w.stdout)
 	root.SetErr(w.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
@@ -161,6 +162,9 @@ func tell(w io.Writer, cmd *cobra.Command, err error) {
 	}
 }
 
+// nearWord is by how many letters a word may be off that was meant for another.
+const nearWord = 2
+
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -171,13 +175,17 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return usagef("there is no command %q", args[0])
 }
 
-// positional wraps a check of positional arguments, so that it counts as usage.
+// positional wraps a check of how many positional arguments there are, so that it
+// counts as usage. No verb needs more than one.
 func positional(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, list []string) error {
-		if err := check(cmd, list); err != nil {
-			return &usageError{err}
+		switch {
+		case check(cmd, list) == nil:
+			return nil
+		case len(list) == 0:
+			return usagef("%s needs an argument", cmd.Name())
 		}
-		return nil
+		return usagef("%s does not take so many arguments: %s", cmd.Name(), strings.Join(list, " "))
 	}
 }
 

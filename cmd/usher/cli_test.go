@@ -336,8 +336,16 @@ func TestWrongCommandLinesExitWithTwo(t *testing.T) {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", line, code, out, errs)
 		}
 	}
-	if _, _, errs := tt.run("wak", "hello"); !strings.Contains(errs, "did you mean wake?") {
-		t.Errorf("no suggestion: %s", errs)
+	for want, line := range map[string][]string{
+		"did you mean wake?":                             {"wak", "hello"},
+		"did you mean deploy?":                           {"deplyo", "hello"},
+		"did you mean steady?":                           {"bench", "stedy"},
+		"usher: logs needs an argument\n":                {"logs"},
+		"usher: wake does not take so many arguments: a": {"wake", "a", "b"},
+	} {
+		if _, _, errs := tt.run(line...); !strings.Contains(errs, want) {
+			t.Errorf("%v: it does not say %q: %s", line, want, errs)
+		}
 	}
 	if got := tt.ctl.Requests(); len(got) != 0 {
 		t.Errorf("control was asked: %v", got)

@@ -280,26 +280,28 @@ func failureLines(op admin.Operation) []string {
 			lines = append(lines, "  | "+l)
 		}
 	}
-	if op.Generation != 0 {
-		lines = append(lines, fmt.Sprintf("see usher logs %s --generation %d", op.App, op.Generation))
-	}
 	return lines
 }
 
-// whatServes says what a failed change has left behind.
+// whatServes says what a failed change has left behind: a log, and what serves. A
+// target has no log here.
 func (p *pending) whatServes(ctx context.Context, op admin.Operation) []string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	st, err := p.client.App(ctx, p.app)
+	var lines []string
+	if op.Generation != 0 && !st.External {
+		lines = append(lines, fmt.Sprintf("see usher logs %s --generation %d", op.App, op.Generation))
+	}
 	switch {
 	case err != nil:
-		return nil
+		return lines
 	case st.Generation != 0:
-		return []string{fmt.Sprintf("revision %d, generation %d, is still serving", st.Revision, st.Generation)}
+		return append(lines, fmt.Sprintf("revision %d, generation %d, is still serving", st.Revision, st.Generation))
 	case op.State == admin.OpDown, st.State == admin.Down:
-		return []string{"nothing served " + p.app + " when it failed; see usher status " + p.app + ", deploy another build, or try again with usher restart " + p.app + " --retry"}
+		return append(lines, "nothing served "+p.app+" when it failed; see usher status "+p.app+", deploy another build, or try again with usher restart "+p.app+" --retry")
 	}
-	return []string{p.app + " is " + string(st.State)}
+	return append(lines, p.app+" is "+string(st.State))
 }
 
 // say writes one line of progress.

@@ -358,7 +358,7 @@ func TestATargetIsSwappedByItsAddress(t *testing.T) {
 	nobody := freeAddress(t)
 	for address, why := range map[string]string{sick: "answered 503", nobody: "connection refused"} {
 		r := u.cli("deploy", "api", "--target", address)
-		if r.code != 1 || !strings.Contains(r.stderr, why) || !strings.Contains(r.stderr, "is still serving") {
+		if r.code != 1 || !strings.Contains(r.stderr, why) || !strings.Contains(r.stderr, "is still serving") || strings.Contains(r.stderr, "usher logs") {
 			t.Errorf("target %s: exit code %d, %s", address, r.code, r.stderr)
 		}
 		if body := ok(t, u.get("api", "/version")).body; body != "v2\n" {
