@@ -33,7 +33,7 @@ func configs() []config {
 		{name: "hold, retry", commits: []uint8{relHold, relHold}, asks: day | askRetry, pauses: true},
 		{name: "overlap, restart", commits: []uint8{0, 0}, left: budgets{restarts: 1}, asks: askRequest},
 		{name: "hold, restart", commits: []uint8{relHold, relHold}, left: budgets{restarts: 1}, asks: askRequest},
-		{name: "restarts and crashes", commits: []uint8{0}, left: budgets{usher: 1, app: 1, restarts: 1}, asks: day, pauses: true},
+		{name: "restarts and crashes", commits: []uint8{0}, left: budgets{usher: 1, app: 1, restarts: 1}, asks: day | askWake, pauses: true},
 		{name: "overlap to hold", commits: []uint8{0, relHold}, left: budgets{app: 1}, asks: day, plain: true},
 		{name: "hold to overlap", commits: []uint8{relHold, 0}, left: budgets{app: 1}, asks: day},
 		{name: "canary", commits: []uint8{0, relCanary}, left: budgets{usher: 1}, asks: day, pauses: true},

@@ -169,7 +169,7 @@ func (g *graph) strays() int32 {
 			return at
 		}
 		for _, e := range g.out(at) {
-			if e.out&flagFailed == 0 && (quiet(&e) || e.out&flagGentle != 0) && !seen[e.to] {
+			if e.out&(flagFailed|flagCrashed) == 0 && (quiet(&e) || e.out&flagGentle != 0) && !seen[e.to] {
 				seen[e.to] = true
 				todo = append(todo, e.to)
 			}
