@@ -135,8 +135,6 @@ type Outcome struct {
 type Exit struct {
 	Code   int    `json:"code"`
 	Signal string `json:"signal,omitempty"`
-	// OOM is true if the kernel killed it for want of memory.
-	OOM bool `json:"oom,omitempty"`
 	// Unknown is true for a process that usher adopted and did not start.
 	Unknown bool `json:"unknown,omitempty"`
 }
@@ -146,8 +144,6 @@ func (e Exit) String() string {
 	switch {
 	case e.Unknown:
 		return "exit status unknown"
-	case e.OOM:
-		return "killed for want of memory"
 	case e.Signal != "":
 		return "signal: " + e.Signal
 	}
