@@ -18,7 +18,7 @@ var reasonNames = [...]string{
 	"superseded", "paused", "removed", "stopped", "shutdown",
 	"digest mismatch", "not started", "not recorded", "limit not applied", "cgroup not fresh", "not reported",
 	"stop unproven", "crashed", "backing off", "held down",
-	"no release", "maintenance", "vanished", "listener not owned",
+	"vanished", "listener not owned",
 }
 
 func (r Reason) String() string { return reasonNames[r] }

@@ -68,8 +68,6 @@ const (
 	ReasonCrashed      // a serving process ended by itself
 	ReasonBackoff      // repeated failures; the next start waits
 	ReasonHeld         // a build failed in hold mode and waits for a release or a retry
-	ReasonNoRelease    // nothing was ever deployed
-	ReasonMaintenance  // the owner put the app into maintenance
 	ReasonVanished     // a process that waited at its go-byte is gone
 	ReasonUnsupervised // the listening socket does not belong to the generation
 )
