@@ -157,15 +157,7 @@ func TestChunkFramingThatBreaksLaterNeverLooksWhole(t *testing.T) {
 		"LF at the end": "0\r\n\n", "framing in the trailer": "0\r\nContent-Length: 5\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := make(chan error, 1)
-			o := newOrigin(t, func(s *stage) {
-				r, ok := s.read()
-				if !ok {
-					return
-				}
-				_, err := io.Copy(io.Discard, r.Body)
-				got <- err
-			})
+			o, got := newReader(t)
 			r := newRig(t, rigOptions{})
 			r.app.Place(o.placement(1))
 			c := r.dial()

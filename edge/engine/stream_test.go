@@ -504,20 +504,26 @@ func TestAClientThatResetsWhileTheAppWorksIsNoticed(t *testing.T) {
 	}
 }
 
+// newReader is an app that reads one request with its body, and tells how that
+// ended.
+func newReader(t *testing.T) (*origin, <-chan error) {
+	got := make(chan error, 1)
+	return newOrigin(t, func(s *stage) {
+		r, ok := s.read()
+		if !ok {
+			return
+		}
+		_, err := io.Copy(io.Discard, r.Body)
+		got <- err
+	}), got
+}
+
 func TestARequestBodyThatBreaksOffIsNotMadeWhole(t *testing.T) {
 	for name, head := range map[string]string{
 		"length":  "Content-Length: 100000\r\n\r\nhello",
 		"chunked": "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
 	} {
-		got := make(chan error, 1)
-		o := newOrigin(t, func(s *stage) {
-			r, ok := s.read()
-			if !ok {
-				return
-			}
-			_, err := io.Copy(io.Discard, r.Body)
-			got <- err
-		})
+		o, got := newReader(t)
 		r := newRig(t, rigOptions{})
 		r.app.Place(o.placement(1))
 		c := r.dial()
