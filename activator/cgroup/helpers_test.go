@@ -37,7 +37,8 @@ func TestMain(m *testing.M) {
 func leftBehind() []int {
 	pids, _ := listPIDs()
 	return slices.DeleteFunc(pids, func(pid int) bool {
-		return !environHas(pid, []string{testMark()}) || !alive(pid)
+		environ, err := Environ(pid)
+		return err != nil || !holdsAll(environ, []string{testMark()})
 	})
 }
 
@@ -146,4 +147,14 @@ func daemon(file string) string {
 
 func temp(t *testing.T, name string) string {
 	return filepath.Join(t.TempDir(), name)
+}
+
+// scriptFile is a shell script that can start itself again as "$0".
+func scriptFile(t *testing.T, script string) string {
+	t.Helper()
+	file := temp(t, "script")
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

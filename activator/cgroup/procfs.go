@@ -2,10 +2,12 @@ package cgroup
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +24,12 @@ type Stat struct {
 	// Dead is true for a zombie: every thread has exited, only the exit status
 	// is left.
 	Dead bool
+
+	kernel bool   // a thread of the kernel
+	memory uint64 // bytes of address space, none once the process is ending
+	// Where the environment lies: the end is 0 during an exec, and of a process
+	// that we may not look into.
+	environStart, environEnd uint64
 }
 
 // ReadStat reads the stat line of one process. The error of a process that is
@@ -54,8 +62,11 @@ const (
 	statState   = 0
 	statPPID    = 1
 	statSession = 3
+	statFlags   = 6
 	statThreads = 17
 	statStart   = 19
+	statMemory  = 20
+	statEnviron = 47 // and 48: since Linux 3.5
 )
 
 func parseStat(raw []byte) (Stat, error) {
@@ -64,12 +75,12 @@ func parseStat(raw []byte) (Stat, error) {
 		return Stat{}, fmt.Errorf("parse stat: no command name in %q", raw)
 	}
 	fields := bytes.Fields(raw[end+1:])
-	if len(fields) <= statStart {
+	if len(fields) <= statEnviron+1 {
 		return Stat{}, fmt.Errorf("parse stat: only %d fields in %q", len(fields), raw)
 	}
 	var firstErr error
 	number := func(text []byte) uint64 {
-		n, err := strconv.ParseInt(string(text), 10, 64)
+		n, err := strconv.ParseInt(string(text), 10, 64) // a session can be -1
 		if err != nil && firstErr == nil {
 			firstErr = fmt.Errorf("parse stat %q: %w", raw, err)
 		}
@@ -80,6 +91,11 @@ func parseStat(raw []byte) (Stat, error) {
 		PPID:    int(number(fields[statPPID])),
 		Session: int(number(fields[statSession])),
 		Start:   number(fields[statStart]),
+		kernel:  number(fields[statFlags])&kernelThread != 0,
+		memory:  number(fields[statMemory]),
+
+		environStart: number(fields[statEnviron]),
+		environEnd:   number(fields[statEnviron+1]),
 	}
 	// A main thread that ended before its process is in state Z as well, but
 	// then other threads are left and the process lives.
@@ -87,6 +103,9 @@ func parseStat(raw []byte) (Stat, error) {
 	s.Dead = (state == 'Z' || state == 'X') && number(fields[statThreads]) <= 1
 	return s, firstErr
 }
+
+// kernelThread is the bit PF_KTHREAD of a task's flags (include/linux/sched.h).
+const kernelThread = 0x00200000
 
 // listPIDs returns every pid in /proc in the order the kernel gives them.
 func listPIDs() ([]int, error) {
@@ -108,19 +127,59 @@ func listPIDs() ([]int, error) {
 	return pids, nil
 }
 
-// environHas reports whether the environment of pid holds every one of the
-// entries ("NAME=value") as a whole. An unreadable environment holds none.
-func environHas(pid int, entries []string) bool {
-	if len(entries) == 0 {
-		return false
+var (
+	// ErrInExec means that a process was executing a program all the while, so
+	// that its environment could not be read.
+	ErrInExec = errors.New("it is in the middle of an exec")
+	// ErrEnding means that a process is about to be dead: it can do nothing any
+	// more, but still holds its files.
+	ErrEnding = errors.New("it is ending")
+)
+
+// An exec takes far less than all these tries, unless its disk hangs.
+const (
+	environTries = 200
+	environPause = time.Millisecond
+)
+
+// Environ reads the environment that a process was given: entries
+// "NAME=value", each with a NUL at its end. During an exec the kernel shows
+// nothing, or only the beginning of the old one; so it is read again until it is
+// as long as the stat line says, and the error is ErrInExec if it never is. It is
+// ErrEnding for a process that ends, and wraps fs.ErrNotExist or syscall.ESRCH for
+// one that is dead.
+func Environ(pid int) ([]byte, error) {
+	for try := 0; try < environTries; try++ {
+		if try > 0 {
+			time.Sleep(environPause)
+		}
+		raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+		if err != nil {
+			return nil, fmt.Errorf("read environment of pid %d: %w", pid, err)
+		}
+		st, err := ReadStat(pid)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case st.Dead:
+			return nil, fmt.Errorf("read environment of pid %d: %w", pid, unix.ESRCH)
+		case st.Ending():
+			return nil, fmt.Errorf("read environment of pid %d: %w", pid, ErrEnding)
+		}
+		if st.environEnd != 0 && uint64(len(raw)) == st.environEnd-st.environStart {
+			return raw, nil
+		}
 	}
-	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	if err != nil {
-		return false
-	}
-	return holdsAll(raw, entries)
+	return nil, fmt.Errorf("read environment of pid %d: %w", pid, ErrInExec)
 }
 
+// Ending reports whether the process can do nothing any more: it is dead, or it
+// has given its memory back and is about to be.
+func (s Stat) Ending() bool { return s.Dead || s.memory == 0 }
+
+// holdsAll reports whether the environment holds every one of the entries
+// ("NAME=value") as a whole.
 func holdsAll(environ []byte, entries []string) bool {
 	left := make(map[string]bool, len(entries))
 	for _, e := range entries {
@@ -141,14 +200,18 @@ type Marked struct {
 
 // FindMarked returns every process that is alive and whose environment holds mark
 // ("NAME=value") as a whole, with the values there of the variables. Those whose
-// environment cannot be read are not found.
+// environment may not be read are not found; one that is in an exec all the while
+// is an error (ErrInExec) beside what was found.
 func FindMarked(mark string, variables ...string) ([]Marked, error) {
 	pids, err := listPIDs()
 	var found []Marked
 	for _, pid := range pids {
 		before, serr := ReadStat(pid)
-		raw, rerr := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-		if serr != nil || rerr != nil || before.Dead || !holdsAll(raw, []string{mark}) {
+		raw, rerr := Environ(pid)
+		if errors.Is(rerr, ErrInExec) {
+			err = errors.Join(err, rerr)
+		}
+		if serr != nil || rerr != nil || !holdsAll(raw, []string{mark}) {
 			continue
 		}
 		// The environment may be that of the number's next owner.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -77,16 +78,12 @@ func (s *Session) FD() (*os.File, error) { return nil, nil }
 
 // Populated implements Group. Processes that may or may not be strangers count.
 func (s *Session) Populated() (bool, error) {
-	for range 2 {
-		found, err := s.scan()
-		if err != nil {
-			return false, err
-		}
-		if len(found.members)+len(found.doubtful) > 0 {
-			return true, nil
-		}
-		// One scan can miss a process that forks a child behind the scan and
-		// exits ahead of it; the second would have to be missed as well.
+	found, err := s.scan()
+	if err != nil {
+		return false, err
+	}
+	if len(found.members)+len(found.doubtful) > 0 || found.unclear || !found.whole {
+		return true, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +124,7 @@ func (s *Session) Kill() error {
 			return err
 		}
 		fresh := found.without(done)
-		if len(fresh.members) == 0 {
+		if len(fresh.members) == 0 && found.whole {
 			return found.doubt()
 		}
 		if err := signalPIDs(fresh.pids(), syscall.SIGKILL, fresh.same); err != nil {
@@ -146,12 +143,16 @@ const (
 	lastLook  = 250 * time.Millisecond
 )
 
-// WaitEmpty implements Group.
+// WaitEmpty implements Group. In a session that was killed it also kills what
+// turns up late.
 func (s *Session) WaitEmpty(ctx context.Context) error {
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		populated, err := s.Populated()
 		if err != nil || !populated {
 			return err
+		}
+		if s.wasKilled() {
+			_ = s.Kill() // the next look tells what came of it
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -161,6 +162,12 @@ func (s *Session) WaitEmpty(ctx context.Context) error {
 			return fmt.Errorf("wait for session to empty: %w", context.Cause(ctx))
 		}
 	}
+}
+
+func (s *Session) wasKilled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.killed
 }
 
 // Remove implements Group. There is nothing to remove, only to check.
@@ -178,13 +185,14 @@ func (s *Session) scan() (findings, error) {
 	leader, empty, seen := s.leader, s.empty, maps.Clone(s.seen)
 	s.mu.Unlock()
 	if leader.pid == 0 || empty {
-		return findings{}, nil
+		return findings{whole: true}, nil
 	}
-	procs, err := snapshot(leader.start, s.marks)
+	procs, whole, err := snapshot(leader.start, s.marks)
 	if err != nil {
 		return findings{}, err
 	}
 	found := classify(procs, leader, seen)
+	found.whole = whole
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Only live ones stay: an identity that is gone cannot come back.
@@ -200,30 +208,72 @@ func (s *Session) scan() (findings, error) {
 type candidate struct {
 	Stat
 	marked bool
+	// unclear is true if nobody can say now whether it is marked.
+	unclear bool
 }
 
-func snapshot(since uint64, marks []string) ([]candidate, error) {
-	pids, err := listPIDs()
-	if err != nil {
-		return nil, err
-	}
-	self := os.Getpid()
-	var found []candidate
-	for _, pid := range pids {
-		st, err := ReadStat(pid)
-		// A process that is gone, or hidden from us, cannot be one of ours.
-		if err != nil || st.Start < since || pid == self {
-			continue
+// snapshotRounds bounds how often a snapshot looks for processes that were
+// forked behind it.
+const snapshotRounds = 16
+
+// snapshot looks at every process that started at since or later. One that has
+// ended between the list and the look at it may have forked another that is not
+// in the list. Then the list is read again, until all that is new in it is seen
+// alive. That is whole: the members in it are all that there are, and only they
+// can fork more.
+func snapshot(since uint64, marks []string) (found []candidate, whole bool, err error) {
+	looked := map[int]bool{os.Getpid(): true}
+	for round := 0; !whole && round < snapshotRounds; round++ {
+		pids, err := listPIDs()
+		if err != nil {
+			return nil, false, err
 		}
-		found = append(found, candidate{Stat: st, marked: environHas(pid, marks)})
+		whole = true
+		for _, pid := range pids {
+			if looked[pid] {
+				continue
+			}
+			looked[pid] = true
+			c, err := look(pid, since, marks)
+			switch {
+			case err != nil:
+				whole = false
+			case c.Start >= since && !c.kernel:
+				whole = whole && !c.Ending()
+				found = append(found, c)
+			}
+		}
 	}
-	return found, nil
+	return found, whole, nil
+}
+
+// look reads what is to be known of a process; the error means that it is gone.
+func look(pid int, since uint64, marks []string) (candidate, error) {
+	st, err := ReadStat(pid)
+	if err != nil || st.Start < since || st.Dead || st.kernel || len(marks) == 0 {
+		return candidate{Stat: st}, err
+	}
+	environ, err := Environ(pid)
+	switch {
+	case err == nil:
+		return candidate{Stat: st, marked: holdsAll(environ, marks)}, nil
+	case errors.Is(err, fs.ErrPermission): // hidden from us, so none of ours
+		return candidate{Stat: st}, nil
+	case errors.Is(err, ErrInExec), errors.Is(err, ErrEnding):
+		return candidate{Stat: st, unclear: true}, nil
+	default:
+		return candidate{}, err
+	}
 }
 
 // findings is the result of one scan.
 type findings struct {
 	members  []identity
 	doubtful []identity
+	// whole is false if members may have been forked behind the scan.
+	whole bool
+	// unclear is true if somebody could not be told from a member just now.
+	unclear bool
 }
 
 // classify decides who belongs to the session of leader. It is pure.
@@ -239,19 +289,22 @@ func classify(procs []candidate, leader identity, seen map[identity]bool) findin
 			}
 		}
 	}
-	var found findings
 	for _, p := range procs {
-		id := identity{p.PID, p.Start}
-		if p.Session != leader.pid || p.Dead || in[p.PID] == id {
-			continue
-		}
-		if ours {
-			in[p.PID] = id
-		} else if !recycled(procs, leader) {
-			found.doubtful = append(found.doubtful, id)
+		if ours && p.Session == leader.pid && !p.Dead {
+			in[p.PID] = identity{p.PID, p.Start}
 		}
 	}
 	addChildren(procs, in)
+	var found findings
+	for _, p := range procs {
+		if _, is := in[p.PID]; is || p.Dead {
+			continue
+		}
+		found.unclear = found.unclear || p.unclear
+		if p.Session == leader.pid && !recycled(procs, leader) {
+			found.doubtful = append(found.doubtful, identity{p.PID, p.Start})
+		}
+	}
 	found.members = slices.SortedFunc(maps.Values(in), func(a, b identity) int { return a.pid - b.pid })
 	return found
 }

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -87,24 +85,10 @@ func verify(id Identity, generation uint64, group cgroup.Group) error {
 	return nil
 }
 
-// A process in the middle of its exec has no environment for an instant, and an
-// app of ours never has an empty one: so an empty one is read again.
-const (
-	environTries = 50
-	environPause = 5 * time.Millisecond
-)
-
 func verifyMark(pid int, generation uint64) error {
-	var environ []byte
-	for try := 0; len(environ) == 0 && try < environTries; try++ {
-		if try > 0 {
-			time.Sleep(environPause)
-		}
-		var err error
-		environ, err = os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-		if err != nil {
-			return fmt.Errorf("%w: its environment cannot be read: %w", ErrNotOurs, err)
-		}
+	environ, err := cgroup.Environ(pid)
+	if err != nil {
+		return fmt.Errorf("%w: its environment cannot be read: %w", ErrNotOurs, err)
 	}
 	want := []byte(GenerationVariable + "=" + strconv.FormatUint(generation, 10))
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {

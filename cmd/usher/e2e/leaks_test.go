@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/usher-edge/usher/activator/cgroup"
 	"github.com/usher-edge/usher/admin"
 )
 
@@ -282,29 +283,31 @@ func (u *usher) files(but ...string) []error {
 // processes are the pids of everything that this usher's apps have started.
 func (u *usher) processes() []int {
 	var pids []int
-	eachProcess(func(pid int) {
-		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if err == nil && strings.Contains("\x00"+string(env), "\x00USHER_INSTANCE="+u.state()+"\x00") {
-			pids = append(pids, pid)
-		}
-	})
+	for _, m := range u.marked() {
+		pids = append(pids, m.PID)
+	}
 	return pids
 }
 
 // generationsOf are the live processes of one app by generation.
 func (u *usher) generationsOf(name string) map[string][]int {
 	found := map[string][]int{}
-	for _, pid := range u.processes() {
-		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // gone: no match
-		text := "\x00" + string(env)
-		if !strings.Contains(text, "\x00USHER_APP="+name+"\x00") {
-			continue
+	for _, m := range u.marked() {
+		if m.Values[0] == name {
+			found[m.Values[1]] = append(found[m.Values[1]], m.PID)
 		}
-		_, rest, _ := strings.Cut(text, "\x00USHER_GENERATION=")
-		gen, _, _ := strings.Cut(rest, "\x00")
-		found[gen] = append(found[gen], pid)
 	}
 	return found
+}
+
+// marked are the processes that carry the mark of this usher, each with its app
+// and generation.
+func (u *usher) marked() []cgroup.Marked {
+	marked, err := cgroup.FindMarked("USHER_INSTANCE="+u.state(), "USHER_APP", "USHER_GENERATION")
+	if err != nil {
+		u.t.Error(err)
+	}
+	return marked
 }
 
 func eachProcess(f func(pid int)) {
