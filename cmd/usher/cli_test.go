@@ -311,6 +311,26 @@ func TestRefusalsAreToldWithWhatToDo(t *testing.T) {
 	tt.expect(exitFailed, "", "usher: deploy hello: open artifact: stat ./nowhere: no such file or directory\n", "deploy", "hello", "./nowhere")
 }
 
+func TestADeployThatWouldBeRefusedUploadsNothing(t *testing.T) {
+	held, external := hello(), hello()
+	held.Name, held.Mode = "held", "hold"
+	external.Name, external.External = "external", true
+	tt := newTerminal(t, hello(), held, external)
+	file := newArtifact(t)
+	tt.expect(exitConflict, "",
+		"usher: deploy held: it swaps by hold, so that two of it never run at once; leave --mode out, or change swap (or listen) in the config file\n",
+		"deploy", "held", file, "--mode", "overlap")
+	tt.expect(exitConflict, "",
+		"usher: deploy external: it is a target in the config file, whose process usher does not start; deploy it with --target ADDR\n",
+		"deploy", "external", file)
+	tt.expect(exitConflict, "",
+		"usher: deploy hello: it has version \"v7\", not \"v1\"; read it again\n",
+		"deploy", "hello", file, "--if-match", "v1")
+	if got := tt.ctl.Requests(); len(got) != 0 {
+		t.Errorf("control was asked: %v", got)
+	}
+}
+
 func TestWrongCommandLinesExitWithTwo(t *testing.T) {
 	tt := newTerminal(t, hello())
 	for _, line := range [][]string{

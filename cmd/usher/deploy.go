@@ -97,15 +97,12 @@ func (d *deploy) stage(ctx context.Context) (string, error) {
 		}
 		return "", fmt.Errorf("open artifact: %w", err)
 	}
-	// What usher would refuse is told before a long upload, not after it.
-	switch st, err := d.client.App(ctx, d.app); {
-	case err != nil:
+	st, err := d.client.App(ctx, d.app)
+	if err == nil {
+		err = d.refused(st)
+	}
+	if err != nil {
 		return "", err
-	case st.External:
-		return "", &admin.Error{
-			Kind: admin.Conflict, Detail: "it is a target in the config file, whose process usher does not start",
-			Hint: "deploy it with --target ADDR",
-		}
 	}
 	kind, body, err := d.pack(ctx, d.artifact)
 	if err != nil {
@@ -119,4 +116,27 @@ func (d *deploy) stage(ctx context.Context) (string, error) {
 	}
 	d.say("%s: uploaded   %s", d.app, build.Digest)
 	return build.Digest, nil
+}
+
+// refused says before a long upload, not after it, what usher would refuse. Usher
+// looks again: the app may be another one by then.
+func (d *deploy) refused(st admin.AppStatus) error {
+	switch {
+	case st.External:
+		return &admin.Error{
+			Kind: admin.Conflict, Detail: "it is a target in the config file, whose process usher does not start",
+			Hint: "deploy it with --target ADDR",
+		}
+	case d.mode == "overlap" && st.Mode != "overlap":
+		return &admin.Error{
+			Kind: admin.Conflict, Detail: "it swaps by hold, so that two of it never run at once",
+			Hint: "leave --mode out, or change swap (or listen) in the config file",
+		}
+	case d.ifMatch != "" && d.ifMatch != "*" && d.ifMatch != st.Version:
+		return &admin.Error{
+			Kind: admin.Precondition, Code: admin.CodeVersionMismatch,
+			Detail: fmt.Sprintf("it has version %q, not %q", st.Version, d.ifMatch), Hint: "read it again",
+		}
+	}
+	return nil
 }
