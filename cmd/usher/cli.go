@@ -155,7 +155,7 @@ func tell(w io.Writer, cmd *cobra.Command, err error) {
 		}
 	case errors.As(err, &refused):
 		for _, f := range refused.Findings {
-			fmt.Fprintf(w, "  %s\n", plain(f.String()))
+			fmt.Fprintln(w, plain(f.String()))
 		}
 	case errors.Is(err, client.ErrUnreachable):
 		fmt.Fprintln(w, "is usher serve running, and may you open its socket? set the address with --admin or USHER_ADMIN")

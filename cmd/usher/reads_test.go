@@ -210,7 +210,7 @@ func TestReloadSaysWhatChangedOrEveryFault(t *testing.T) {
 		}
 	}
 	bad.expect(exitConfig, "", "usher: reload: the config file has 2 errors; the old one stays in effect\n"+
-		"  usher.toml:3:1: unknown key colour\n  no listener\n", "reload")
+		"usher.toml:3:1: unknown key colour\nno listener\n", "reload")
 }
 
 func TestVersionIsToldWithAndWithoutADaemon(t *testing.T) {

@@ -140,7 +140,7 @@ func (d *daemon) serve(ctx context.Context) error {
 			return errors.Join(err, d.stop())
 		case <-d.opt.Reload:
 			if _, err := d.reload(ctx); err != nil {
-				d.log.Error("reload: the old configuration stays", "error", err)
+				logRefused(d.log, err)
 			}
 		case <-d.opt.Reopen:
 			d.reopen()

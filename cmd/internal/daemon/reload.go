@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +58,21 @@ func (d *daemon) reload(ctx context.Context) (activator.Changes, error) {
 		d.log.Warn(w.String())
 	}
 	return ch, nil
+}
+
+// logRefused says why a reload that nobody waits for did nothing: one record for
+// each fault of the file, as for its warnings, and one for what that means.
+func logRefused(log *slog.Logger, err error) {
+	const stays = "reload: the old configuration stays"
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		log.Error(stays, "error", err)
+		return
+	}
+	for _, p := range problems {
+		log.Error(p.String())
+	}
+	log.Error(stays, "problems", len(problems))
 }
 
 // recount counts apps as changed too of which the file now says something that

@@ -1,7 +1,11 @@
 package daemon
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,5 +25,36 @@ func TestAnAppWithOtherHostsOrLimitsCountsAsChanged(t *testing.T) {
 	}
 	if want := []string{"same"}; !slices.Equal(got.Unchanged, want) {
 		t.Errorf("unchanged: %v, want %v", got.Unchanged, want)
+	}
+}
+
+func TestAReloadThatIsRefusedIsARecordForEachFault(t *testing.T) {
+	plain := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}
+	faults := config.Problems{{File: "usher.toml", Line: 3, Column: 1, Message: "unknown key"}, {File: "usher.toml", Message: "no listener"}}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{faults, `level=ERROR msg="usher.toml:3:1: unknown key"
+level=ERROR msg="usher.toml: no listener"
+level=ERROR msg="reload: the old configuration stays" problems=2
+`},
+		{errors.New("[server] listen cannot change"), `level=ERROR msg="reload: the old configuration stays" error="[server] listen cannot change"
+`},
+	} {
+		var text, lines bytes.Buffer
+		logRefused(slog.New(slog.NewTextHandler(&text, plain)), c.err)
+		logRefused(slog.New(slog.NewJSONHandler(&lines, plain)), c.err)
+		if text.String() != c.want {
+			t.Errorf("the log says\n%swant\n%s", text.String(), c.want)
+		}
+		if strings.Contains(lines.String(), `\n`) {
+			t.Errorf("several lines in one record: %s", lines.String())
+		}
 	}
 }

@@ -169,7 +169,7 @@ func TestAnInvalidFileKeepsTheOldOneInForce(t *testing.T) {
 	for what, c := range map[string]struct {
 		text, told string
 	}{
-		"unknown key":      {good + "\nnonsense = 1\n", "hello.nonsense: unknown key"},
+		"unknown keys":     {good + "\nfoolish = 2\nnonsense = 1\n", "hello.nonsense: unknown key"},
 		"no file any more": {"", "the [server] table is missing"},
 		"another listener": {strings.Replace(good, u.listen, freeAddress(t), 1), "[server] listen cannot change while usher runs"},
 		"missing artifact": {good + "\n[apps.more]\nhosts = [\"more.localhost\"]\nartifact = \"none\"\nuser = \"nobody\"\n", "more.artifact"},
@@ -186,6 +186,8 @@ func TestAnInvalidFileKeepsTheOldOneInForce(t *testing.T) {
 		u.eventually(5*time.Second, "the log tells of it", func() error {
 			if log := u.logTail(3); !strings.Contains(log, "the old configuration stays") || !strings.Contains(log, c.told) {
 				return fmt.Errorf("the log ends with %s", log)
+			} else if strings.Contains(log, `\n`) {
+				return fmt.Errorf("several faults are one record: %s", log)
 			}
 			return nil
 		})
