@@ -64,10 +64,19 @@ func (l *lab) run(m *testing.M) int {
 
 func (l *lab) open() (err error) {
 	l.builds = map[string]func() (string, error){}
-	if l.dir, err = os.MkdirTemp("", "usher-e2e-"); err != nil {
+	if err = endAbandoned(os.TempDir()); err != nil {
+		return fmt.Errorf("what an earlier run has left: %w", err)
+	}
+	if l.dir, err = runDir(os.TempDir(), os.Getpid()); err != nil {
+		return err
+	}
+	if err = os.Mkdir(l.dir, 0o700); err != nil {
 		return err
 	}
 	if err = os.Chmod(l.dir, 0o711); err != nil {
+		return err
+	}
+	if err = os.Setenv(runMark, l.dir); err != nil {
 		return err
 	}
 	if l.root, err = filepath.Abs("../../.."); err != nil {

@@ -357,11 +357,16 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// tree is where usher keeps its control groups, empty if it uses none: it names
-// the directory after its state directory.
-func (u *usher) tree() string {
+// treeName is what usher calls the directory of its control groups, after its
+// state directory.
+func (u *usher) treeName() string {
 	sum := sha256.Sum256([]byte(u.state()))
-	name := "usher-" + hex.EncodeToString(sum[:5])
+	return "usher-" + hex.EncodeToString(sum[:5])
+}
+
+// tree is where usher keeps its control groups, empty if it uses none.
+func (u *usher) tree() string {
+	name := u.treeName()
 	found := ""
 	mounts, _ := os.ReadFile("/proc/self/mounts") // no mounts: no groups
 	for line := range strings.Lines(string(mounts)) {
