@@ -18,8 +18,8 @@ type App struct {
 	account  atomic.Pointer[Account] // nil: no books are open
 	lot      lot
 	crowds   crowds
-	counters counters
-	guests   clients.Counts // requests inside, of apps that bound them per client
+	counters atomic.Pointer[counters] // nil: no request has come yet
+	guests   clients.Counts           // requests inside, of apps that bound them per client
 
 	// mu puts placements in order. Only slot stores happen under it: no target is
 	// retired, no pool touched and nobody woken.

@@ -40,7 +40,8 @@ func (e *Edge) Decide(r *Request) Decision {
 			return Decision{Kind: Reply, Cause: CauseNoSuchHost}
 		}
 		r.app = a
-		a.counters.accepted.Add(1)
+		r.counters = a.counting()
+		r.counters.accepted.Add(1)
 		if ac := a.account.Load(); ac != nil {
 			r.account = ac.accept()
 		}

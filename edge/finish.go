@@ -72,7 +72,7 @@ type Entry struct {
 // must be finished, and the connection is broken.
 func (r *Request) Retry() bool {
 	r.retries++
-	r.app.counters.retries.Add(1)
+	r.counters.retries.Add(1)
 	uncut := r.land()
 	r.giveBack(time.Now())
 	return uncut
@@ -99,7 +99,7 @@ func (r *Request) giveBack(now time.Time) {
 	}
 	r.target = nil
 	r.departs()
-	r.app.counters.lastRelease.Store(now.UnixNano())
+	r.counters.lastRelease.Store(now.UnixNano())
 	t.release()
 }
 
@@ -115,7 +115,7 @@ func (e *Edge) Finish(r *Request, res Result) (cut bool) {
 		res.Ending, res.Cause = Failed, CauseDrainCut
 	}
 	if s := r.stream.Swap(nil); s != nil {
-		r.app.counters.streams.Add(-1)
+		r.counters.streams.Add(-1)
 		s.ended(res)
 	}
 	if r.account != nil { // before those are told who wait for it to end
@@ -124,10 +124,9 @@ func (e *Edge) Finish(r *Request, res Result) (cut bool) {
 	took := time.Since(r.start)
 	r.giveBack(r.start.Add(took))
 	r.answered()
-	c := &e.unknown
-	if r.app != nil {
-		c = &r.app.counters
-	} else {
+	c := r.counters
+	if c == nil {
+		c = &e.unknown
 		c.accepted.Add(1)
 	}
 	c.end(res, r.cache, took)

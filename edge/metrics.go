@@ -18,8 +18,9 @@ type collector struct {
 	parked, parkedBytes, park, cache, retries, upgrades, raw          *prometheus.Desc
 }
 
-// Collector returns the edge's metrics. The series of an app are there as long
-// as the app is; requests for unknown hosts share the app label "-".
+// Collector returns the edge's metrics. The series of an app are there from its
+// first request on, as long as the app is; requests for unknown hosts share the
+// app label "-".
 func (e *Edge) Collector() prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("usher_"+name, help, append([]string{"app"}, labels...), nil)
@@ -57,8 +58,10 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.counts(ch, unknownApp, &c.edge.unknown)
 	for _, a := range c.edge.Apps() {
-		c.counts(ch, a.name, &a.counters)
-		c.gauges(ch, a)
+		if n := a.counters.Load(); n != nil {
+			c.counts(ch, a.name, n)
+			c.gauges(ch, a)
+		}
 	}
 }
 

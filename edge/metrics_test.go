@@ -82,6 +82,12 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 
 func TestMetricsOfAnAppVanishWithIt(t *testing.T) {
 	e, a := one(t, Options{}, AppConfig{})
+	if _, there := gather(t, e)["usher_requests_in_flight app=app"]; there {
+		t.Error("an app that no request has come to has series")
+	}
+	r := open(e)
+	e.Decide(r)
+	end(e, r, Refused)
 	if _, there := gather(t, e)["usher_requests_in_flight app=app"]; !there {
 		t.Fatal("no series for the app")
 	}

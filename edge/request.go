@@ -46,6 +46,7 @@ type Request struct {
 
 	start    time.Time
 	app      *App
+	counters *counters // of app
 	slot     *slot
 	target   *Target
 	flight   atomic.Pointer[Target] // target, for those who look from outside
@@ -92,7 +93,7 @@ func (r *Request) Close() { r.edge.lanes.remove(r) }
 func (r *Request) Begin(now time.Time) {
 	r.edge.accepted.Add(1)
 	r.start = now
-	r.app, r.slot, r.target = nil, nil, nil
+	r.app, r.counters, r.slot, r.target = nil, nil, nil, nil
 	r.cache, r.parked, r.retries = CacheOff, 0, 0
 	r.account, r.awaited, r.upgraded = nil, false, false
 	r.granted, r.open = false, true
@@ -174,7 +175,7 @@ func (r *Request) Park(ctx context.Context) Cause {
 	}
 	waited := time.Since(begun)
 	r.parked += waited
-	a.counters.park.observe(waited)
+	r.counters.park.observe(waited)
 	if c == CauseNone && r.gone.Load() {
 		return CauseClientGone // it left while it was let go
 	}
@@ -218,7 +219,7 @@ func (r *Request) Stored(a *CacheAnswer, sent time.Time) Fill {
 // Streaming says that the answer has no foreseeable end. end is called, from
 // another goroutine, when it should come to one politely; it must not block.
 func (r *Request) Streaming(end func()) {
-	r.app.counters.streams.Add(1)
+	r.counters.streams.Add(1)
 	s := &stream{target: r.target, end: end, upgraded: r.upgraded}
 	r.stream.Store(s)
 	if ac := r.app.account.Load(); ac != nil && s.upgraded {
@@ -230,7 +231,7 @@ func (r *Request) Streaming(end func()) {
 // Upgraded counts an upgrade. Streaming follows.
 func (r *Request) Upgraded() {
 	r.upgraded = true
-	r.app.counters.upgrades.Add(1)
+	r.counters.upgrades.Add(1)
 }
 
 // answered tells those who wait for the answer of a request that was parked: the

@@ -81,10 +81,24 @@ type Activity struct {
 	LastRelease time.Time
 }
 
+// counting is where requests of the app are counted. The first one makes it: most
+// apps sleep, and many have never had any.
+func (a *App) counting() *counters {
+	if c := a.counters.Load(); c != nil {
+		return c
+	}
+	a.counters.CompareAndSwap(nil, &counters{})
+	return a.counters.Load()
+}
+
 // Activity says what goes on in the app now.
 func (a *App) Activity() Activity {
 	act := Activity{InFlight: int(a.crowds.inside())}
-	if n := a.counters.lastRelease.Load(); n != 0 {
+	c := a.counters.Load()
+	if c == nil {
+		return act
+	}
+	if n := c.lastRelease.Load(); n != 0 {
 		act.LastRelease = time.Unix(0, n)
 	}
 	return act
@@ -118,7 +132,10 @@ func (s Stats) Open() int64 {
 
 // Stats returns the counters of the app.
 func (a *App) Stats() Stats {
-	s := a.counters.stats()
+	var s Stats
+	if c := a.counters.Load(); c != nil {
+		s = c.stats()
+	}
 	s.InFlight = int(a.crowds.inside())
 	s.Parked, s.ParkedBytes = a.lot.parked()
 	return s

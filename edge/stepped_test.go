@@ -125,7 +125,7 @@ func (r *run) request(t *thread) {
 	q := r.edge.Open(&peer{})
 	defer q.Close()
 	begin(q)
-	q.app = r.app
+	q.app, q.counters = r.app, r.app.counting()
 	t.step("has a complete head")
 	late := r.placed
 	t.sawWhether(late)

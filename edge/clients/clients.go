@@ -7,6 +7,7 @@
 //     has one of those has all of it.
 //   - Nobody who is not inside is remembered: the table is as large as the number
 //     of clients that have something now, and empty when nobody has.
+//   - Counts that nobody has entered yet are one word.
 //   - Entering and leaving take one lock of many and allocate nothing for a
 //     client that is inside already.
 //
@@ -19,6 +20,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // network is how much of an IPv6 address tells two clients apart (RFC 6177: a
@@ -61,7 +63,10 @@ const shards = 16
 
 // Counts is how many of something each client has. The zero value has none. It
 // is safe for use by many goroutines.
-type Counts struct{ all [shards]shard }
+type Counts struct{ made atomic.Pointer[table] }
+
+// table is what there is once somebody has entered.
+type table [shards]shard
 
 type shard struct {
 	mu   sync.Mutex // guards the rest
@@ -113,8 +118,12 @@ func (c *Counts) Leave(client netip.Addr) {
 
 // Inside is how many clients have something.
 func (c *Counts) Inside() (n int) {
-	for i := range c.all {
-		s := &c.all[i]
+	have := c.made.Load()
+	if have == nil {
+		return 0
+	}
+	for i := range have {
+		s := &have[i]
 		s.mu.Lock()
 		n += len(s.n)
 		s.mu.Unlock()
@@ -123,7 +132,12 @@ func (c *Counts) Inside() (n int) {
 }
 
 func (c *Counts) shard(client netip.Addr) *shard {
-	return &c.all[maphash.Comparable(seed, client)%shards]
+	have := c.made.Load()
+	if have == nil {
+		c.made.CompareAndSwap(nil, new(table))
+		have = c.made.Load()
+	}
+	return &have[maphash.Comparable(seed, client)%shards]
 }
 
 // seed keeps clients from choosing their shard.

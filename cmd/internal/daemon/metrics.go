@@ -3,7 +3,8 @@ package daemon
 import "github.com/prometheus/client_golang/prometheus"
 
 // swapCollector tells of the control plane: wakes, swaps and generations. Series
-// of an app vanish with the app, because they are made at every scrape.
+// of an app vanish with the app, because they are made at every scrape. One that
+// has slept since usher began has none.
 type swapCollector struct {
 	d *daemon
 
@@ -37,8 +38,8 @@ func (c *swapCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, v.Version, v.Commit, v.Go)
 	for _, name := range c.d.act.Names() {
 		t, err := c.d.act.Totals(name)
-		if err != nil {
-			continue // removed meanwhile
+		if err != nil || len(t.Attempts) == 0 && len(t.Roles) == 0 && t.Receipts == 0 {
+			continue // removed meanwhile, or asleep ever since
 		}
 		for k, n := range t.Attempts {
 			ch <- prometheus.MustNewConstMetric(c.attempts, prometheus.CounterValue, float64(n), name, k.Cause, k.Mode, k.Outcome)
