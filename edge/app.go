@@ -36,6 +36,10 @@ func newApp(e *Edge, cfg *AppConfig) *App {
 // Name is the app's name.
 func (a *App) Name() string { return a.name }
 
+// Config is what the app is configured with, defaults filled in. Its lists must
+// not be changed.
+func (a *App) Config() AppConfig { return *a.slot.Load().cfg }
+
 // Placed is what the slot holds now.
 func (a *App) Placed() Placement { return a.slot.Load().Placement }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -68,8 +69,8 @@ const (
 	defaultParkTimeout = 60 * time.Second
 )
 
-// complete returns a private copy with the defaults filled in and hosts and
-// paths in the form that routing compares.
+// complete returns a copy with the defaults filled in and hosts and paths in the
+// form that routing compares.
 func (c AppConfig) complete() (*AppConfig, error) {
 	var errs []error
 	if c.Name == "" {
@@ -102,15 +103,19 @@ func (c AppConfig) complete() (*AppConfig, error) {
 	return &c, errors.Join(errs...)
 }
 
+// mapEach cleans every one of them. A list that is clean already is kept.
 func mapEach(app string, in []string, clean func(string) (string, error), errs []error) ([]string, []error) {
-	out := make([]string, 0, len(in))
-	for _, s := range in {
+	out := in
+	for i, s := range in {
 		v, err := clean(s)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("app %s: %w", app, err))
 			continue
 		}
-		out = append(out, v)
+		if v != s && &out[0] == &in[0] {
+			out = slices.Clone(in)
+		}
+		out[i] = v
 	}
 	return out, errs
 }

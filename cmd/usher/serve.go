@@ -29,7 +29,7 @@ func serveCommand(w world) *cobra.Command {
 		Args:  positional(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Log = logger(w.stderr, verbose)
-			o.Started = func(f *config.File) { announce(w.stderr, f) }
+			o.Started = func(s config.Server, apps int) { announce(w.stderr, s, apps) }
 			reload, stopReload := on(syscall.SIGHUP)
 			defer stopReload()
 			reopen, stopReopen := on(syscall.SIGUSR1)
@@ -58,11 +58,11 @@ func logger(w io.Writer, verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
-func announce(w io.Writer, f *config.File) {
-	for _, a := range f.Server.Listen {
-		fmt.Fprintf(w, "usher: serving %s on %s\n", plural(len(f.Apps), "app"), a)
+func announce(w io.Writer, s config.Server, apps int) {
+	for _, a := range s.Listen {
+		fmt.Fprintf(w, "usher: serving %s on %s\n", plural(apps, "app"), a)
 	}
-	fmt.Fprintf(w, "usher: admin api on %s\n", f.Server.Admin)
+	fmt.Fprintf(w, "usher: admin api on %s\n", s.Admin)
 }
 
 // serveError gives an invalid file its exit code and its list of problems.

@@ -260,7 +260,7 @@ func healthHeaders(h *table) map[string]string {
 		case strings.ContainsFunc(v, unicode.IsControl):
 			t.errorf(name, "holds a control character; remove it")
 		default:
-			headers[name] = v
+			headers[strings.Clone(name)] = strings.Clone(v)
 		}
 	}
 	return headers

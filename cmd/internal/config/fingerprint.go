@@ -26,18 +26,18 @@ type processFields struct {
 // Env values go into the hash: do not show it to those who may not know them.
 func (a *App) ProcessFingerprint() string {
 	if a.External() {
-		return digest(processFields{})
+		return digest(processFields{}).String()
 	}
 	return digest(processFields{
 		Command: a.Command, Env: a.Env, UID: a.User.UID, GID: a.User.GID, Listen: a.Listen.String(), Hold: a.Swap == Hold,
 		Limits: a.Limits,
-	})
+	}).String()
 }
 
 // EdgeFingerprint changes iff a field changed that takes effect without a new
 // process: hosts, paths, timeouts, parking, health, cache. It leaves out
 // Artifact and Target, which releases own (see ReleaseValue).
-func (a *App) EdgeFingerprint() string {
+func (a *App) EdgeFingerprint() Fingerprint {
 	edge := *a
 	edge.Artifact, edge.ArtifactValue, edge.Target = "", "", Addr{}
 	edge.Command, edge.Env, edge.User, edge.Listen, edge.Swap = nil, nil, Account{}, Listen{}, ""
@@ -58,15 +58,20 @@ func (a *App) ReleaseValue() string {
 	return ""
 }
 
-func digest(v any) string {
+// Fingerprint is equal for equal values, and for no others.
+type Fingerprint [sha256.Size]byte
+
+// String returns it in hexadecimal digits.
+func (p Fingerprint) String() string { return hex.EncodeToString(p[:]) }
+
+func digest(v any) Fingerprint {
 	// Maps are written in key order, so equal values give equal text. Only
 	// types that JSON cannot hold make it fail, and these structs have none.
 	text, err := json.Marshal(v)
 	if err != nil {
 		panic("config: fingerprint: " + err.Error())
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
+	return sha256.Sum256(text)
 }
 
 // ServerChanges names the keys of [server] whose values differ, so that a reload

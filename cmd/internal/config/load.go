@@ -11,8 +11,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// maxFile bounds a configuration file, in bytes; 4 MiB is ten thousand apps.
-const maxFile = 4 << 20
+// maxFile bounds a configuration file, in bytes; 64 MiB is some hundred thousand
+// apps.
+const maxFile = 64 << 20
 
 // Load reads and checks the file at path. Its error is a Problems value.
 func Load(path string, env Env) (*File, error) {
@@ -77,12 +78,13 @@ func (r *reader) file(root *table) *File {
 	if all, ok := root.table("apps"); ok {
 		for _, name := range all.names() {
 			if t, ok := all.table(name); ok {
-				apps = append(apps, readApp(t, name, &s))
+				apps = append(apps, readApp(t, strings.Clone(name), &s))
 			}
 		}
 	}
 	root.done()
 	checkAcross(r, &s, apps)
+	f.Apps = make([]App, 0, len(apps))
 	for _, a := range apps {
 		f.Apps = append(f.Apps, a.App)
 	}

@@ -163,7 +163,7 @@ func (a *appRead) environment() {
 		case strings.IndexByte(v, 0) >= 0:
 			env.errorf(name, "holds a NUL character; remove it")
 		default:
-			a.Env[name] = v
+			a.Env[strings.Clone(name)] = strings.Clone(v)
 		}
 	}
 }

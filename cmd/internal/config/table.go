@@ -107,7 +107,7 @@ func (t *table) str(key string) (string, bool) {
 		t.errorf(key, "holds a NUL character; remove it")
 		return "", false
 	}
-	return s, true
+	return strings.Clone(s), true // without the whole text of the file behind it
 }
 
 // strs returns the strings of an array with their places. ok is false if the
@@ -130,7 +130,7 @@ func (t *table) strs(key string) (items []item, ok bool) {
 		case strings.IndexByte(s, 0) >= 0:
 			t.r.errorf(off, "%s: element %d holds a NUL character; remove it", t.full(key), i+1)
 		default:
-			items = append(items, item{s, off})
+			items = append(items, item{strings.Clone(s), off})
 		}
 	}
 	return items, true
@@ -155,11 +155,12 @@ func (t *table) choice(key string, allowed ...string) string {
 	if !ok {
 		return allowed[0]
 	}
-	if !slices.Contains(allowed, s) {
+	i := slices.Index(allowed, s)
+	if i < 0 {
 		t.errorf(key, "%q is not known; write %s", s, orList(allowed))
 		return allowed[0]
 	}
-	return s
+	return allowed[i]
 }
 
 func (t *table) integer(key string, def, least, most int) int {

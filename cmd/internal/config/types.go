@@ -2,7 +2,9 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -16,12 +18,11 @@ type File struct {
 
 // App returns the app of that name.
 func (f *File) App(name string) (App, bool) {
-	for _, a := range f.Apps {
-		if a.Name == name {
-			return a, true
-		}
+	i, found := slices.BinarySearchFunc(f.Apps, name, func(a App, name string) int { return strings.Compare(a.Name, name) })
+	if !found {
+		return App{}, false
 	}
-	return App{}, false
+	return f.Apps[i], true
 }
 
 // Addr is where something listens or can be dialled. The zero value means

@@ -24,13 +24,13 @@ func (c *control) Server(context.Context) (admin.ServerStatus, error) {
 	st, _ := c.d.state.Load().(string)
 	out := admin.ServerStatus{
 		Version: c.d.opt.Version, PID: os.Getpid(), StartedAt: c.d.started, State: st,
-		Config: f.Path, StateDir: f.Server.State, Apps: len(c.d.act.Names()), Warnings: c.d.warnings,
+		Config: f.path, StateDir: f.server.State, Apps: len(c.d.act.Names()), Warnings: c.d.warnings,
 		Isolation: admin.Isolation{Level: c.d.backend.Level()},
 	}
 	if os.Geteuid() != 0 {
 		out.Isolation.Level = "none"
 	}
-	for _, l := range f.Server.Listen {
+	for _, l := range f.server.Listen {
 		out.Listen = append(out.Listen, l.String())
 	}
 	return out, nil
@@ -134,10 +134,10 @@ func (c *control) Resume(ctx context.Context, req admin.Change) (admin.Operation
 // Remove is refused for apps of the file: they would come back with the next
 // reload.
 func (c *control) Remove(ctx context.Context, req admin.Change) (admin.Operation, error) {
-	if _, ok := c.d.file.Load().App(req.App); ok {
+	if _, ok := c.d.file.Load().apps.find(req.App); ok {
 		return admin.Operation{}, &admin.Error{
 			Kind: admin.Conflict, Code: admin.CodeFileOwned,
-			Detail: fmt.Sprintf("app %s is in the config file %s and would come back", req.App, c.d.file.Load().Path),
+			Detail: fmt.Sprintf("app %s is in the config file %s and would come back", req.App, c.d.file.Load().path),
 			Hint:   "take it out of the file and run usher reload, which drains, stops and forgets it",
 		}
 	}
@@ -204,7 +204,7 @@ func (c *control) Reload(ctx context.Context) (admin.ReloadResult, error) {
 	}
 	return admin.ReloadResult{
 		Added: ch.Added, Changed: ch.Changed, Removed: ch.Removed, Unchanged: ch.Unchanged,
-		Warnings: findings(c.d.file.Load().Warnings),
+		Warnings: findings(c.d.file.Load().warnings),
 	}, nil
 }
 

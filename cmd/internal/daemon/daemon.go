@@ -35,7 +35,7 @@ type Options struct {
 	// Reload asks for the file to be read again, Reopen for a fresh access log.
 	Reload, Reopen <-chan os.Signal
 	// Started is called once requests are let in; nil: nobody is told.
-	Started func(f *config.File)
+	Started func(s config.Server, apps int)
 }
 
 // daemon is a running usher.
@@ -44,10 +44,8 @@ type daemon struct {
 	log     *slog.Logger
 	started time.Time
 
-	// mu guards file, and makes reloads one at a time; readers of the admin API
-	// use file through current.
-	mu   sync.Mutex
-	file atomic.Pointer[config.File]
+	mu   sync.Mutex // makes reloads one at a time
+	file atomic.Pointer[file]
 
 	bolt    *store.Bolt
 	depot   *artifact.Depot
@@ -81,12 +79,12 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	d := &daemon{opt: o, log: o.Log, started: time.Now(), fail: make(chan error, 8)}
-	d.file.Store(f)
+	d.file.Store(remember(f))
 	d.state.Store("starting")
 	for _, w := range f.Warnings {
 		d.warn(w.String())
 	}
-	err = d.start(ctx)
+	err = d.start(ctx, f)
 	if err == nil {
 		err = d.serve(ctx)
 	}
@@ -100,7 +98,7 @@ func (d *daemon) warn(text string) {
 
 // start opens everything in an order that fails before it changes anything of an
 // app, and ends with every slot placed.
-func (d *daemon) start(ctx context.Context) error {
+func (d *daemon) start(ctx context.Context, f *config.File) error {
 	for _, step := range []func(context.Context) error{
 		d.openState, d.openListeners, d.openEdge, d.openActivator, d.openAdmin,
 	} {
@@ -108,7 +106,6 @@ func (d *daemon) start(ctx context.Context) error {
 			return err
 		}
 	}
-	f := d.file.Load()
 	if err := d.edge.SetApps(edgeApps(f)); err != nil {
 		return err
 	}
@@ -119,7 +116,7 @@ func (d *daemon) start(ctx context.Context) error {
 // serve lets requests in and stays until ctx ends or a listener fails.
 func (d *daemon) serve(ctx context.Context) error {
 	for i, ln := range d.edgeListeners {
-		l := d.file.Load().Server.Listener(d.file.Load().Server.Listen[i])
+		l := d.file.Load().server.Listener(d.file.Load().server.Listen[i])
 		d.run(func() error { return d.engine.ServeListener(ln, engineListener(l)) })
 	}
 	if d.askListener != nil {
@@ -130,7 +127,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	d.run(func() error { return d.admin.Serve(d.adminListener) })
 	d.state.Store("serving")
 	if d.opt.Started != nil {
-		d.opt.Started(d.file.Load())
+		d.opt.Started(d.file.Load().server, len(d.file.Load().apps))
 	}
 	for {
 		select {
@@ -179,12 +176,9 @@ const (
 func (d *daemon) stop() error {
 	d.state.Store("stopping")
 	d.log.Info("shutting down: in-flight requests finish", "apps", map[bool]string{true: "stop", false: "keep running"}[d.opt.StopApps])
-	limit := time.Duration(0)
-	for _, a := range d.file.Load().Apps {
-		limit = max(limit, a.DrainTimeout)
-		if d.opt.StopApps {
-			limit = max(limit, a.DrainTimeout+a.StopTimeout)
-		}
+	limit := d.file.Load().drain
+	if d.opt.StopApps {
+		limit = d.file.Load().drainAndStop
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit+stopTime)
 	defer cancel()
@@ -213,7 +207,7 @@ func (d *daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
 
 // openState makes the directories, takes the lock and opens what is durable.
 func (d *daemon) openState(context.Context) error {
-	s := d.file.Load().Server
+	s := d.file.Load().server
 	// Apps may run as other users: they must be able to pass through, not to look.
 	const pass = 0o711
 	for _, dir := range []string{s.State, s.Run} {
@@ -242,10 +236,10 @@ func (d *daemon) openState(context.Context) error {
 }
 
 func (d *daemon) openEdge(context.Context) error {
-	s := d.file.Load().Server
+	s := d.file.Load().server
 	o := edge.Options{Waker: &d.waker}
 	if s.CacheBytes > 0 {
-		d.cache = cache.New(cache.Config{MaxBytes: s.CacheBytes, MaxObjectBytes: largestObject(d.file.Load()), Unkeyed: rewritten()})
+		d.cache = cache.New(cache.Config{MaxBytes: s.CacheBytes, MaxObjectBytes: d.file.Load().largestObject, Unkeyed: rewritten()})
 		o.Cache = &pages{cache: d.cache, limit: d.objectLimit}
 	}
 	if s.AccessLog != config.LogOff {
@@ -275,20 +269,12 @@ func rewritten() []string {
 }
 
 func (d *daemon) objectLimit(app string) int64 {
-	a, _ := d.file.Load().App(app)
-	return a.Cache.MaxObject
-}
-
-func largestObject(f *config.File) int64 {
-	var n int64
-	for _, a := range f.Apps {
-		n = max(n, a.Cache.MaxObject)
-	}
-	return n
+	a, _ := d.file.Load().apps.find(app)
+	return a.maxObject
 }
 
 func (d *daemon) openActivator(context.Context) error {
-	s := d.file.Load().Server
+	s := d.file.Load().server
 	d.front = newFront(d.edge)
 	boot, err := process.BootID()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // engineOptions is what the file says, as the engine wants it.
 func (d *daemon) engineOptions() engine.Options {
-	s := d.file.Load().Server
+	s := d.file.Load().server
 	most := d.connections(s.MaxConnections)
 	perClient := s.MaxPerClient
 	if most < s.MaxConnections && perClient > 0 {

@@ -19,7 +19,7 @@ import (
 // openListeners binds every address, so that one that is taken ends usher before
 // anything of an app is touched. Nothing is accepted yet.
 func (d *daemon) openListeners(ctx context.Context) error {
-	s := d.file.Load().Server
+	s := d.file.Load().server
 	for _, addr := range s.Listen {
 		ln, err := listen(ctx, addr, s.ListenGroup)
 		if err != nil {
@@ -75,7 +75,7 @@ func (d *daemon) openAdmin(context.Context) error {
 	if d.access != nil {
 		d.metrics.MustRegister(d.access.Collector())
 	}
-	s := d.file.Load().Server
+	s := d.file.Load().server
 	token := ""
 	if s.AdminTokenFile != "" {
 		b, err := os.ReadFile(s.AdminTokenFile)
@@ -114,10 +114,6 @@ func (d *daemon) ready(context.Context) error {
 
 // runsAs says whether an app, and not usher itself, runs as uid.
 func (d *daemon) runsAs(uid uint32) bool {
-	for _, a := range d.file.Load().Apps {
-		if !a.External() && !a.User.Own && a.User.UID == uid {
-			return true
-		}
-	}
-	return false
+	_, is := d.file.Load().users[uid]
+	return is
 }

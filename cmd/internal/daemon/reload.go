@@ -11,6 +11,7 @@ import (
 
 	"github.com/usher-edge/usher/activator"
 	"github.com/usher-edge/usher/cmd/internal/config"
+	"github.com/usher-edge/usher/edge"
 )
 
 func itoa(n uint64) string { return strconv.FormatUint(n, 10) }
@@ -26,26 +27,28 @@ func (d *daemon) reload(ctx context.Context) (activator.Changes, error) {
 	if err != nil {
 		return activator.Changes{}, err
 	}
-	if keys := config.ServerChanges(old.Server, f.Server); len(keys) > 0 {
+	now := remember(f)
+	if keys := config.ServerChanges(old.server, now.server); len(keys) > 0 {
 		return activator.Changes{}, fmt.Errorf("%w: [server] %s cannot change while usher runs: undo the change, or restart usher (apps keep running)",
 			activator.ErrInvalid, strings.Join(keys, ", "))
 	}
 	// New apps must be known to the edge before the activator places them, and
 	// removed ones until they have drained.
-	if err := d.edge.SetApps(edgeApps(between(old, f))); err != nil {
+	before, after := d.placed(old), edgeApps(f)
+	if err := d.edge.SetApps(between(before, after)); err != nil {
 		return activator.Changes{}, err
 	}
 	ch, err := d.act.Apply(ctx, apps(f))
 	if err != nil {
-		_ = d.edge.SetApps(edgeApps(old)) // it was valid before
+		_ = d.edge.SetApps(before) // it was valid before
 		return ch, err
 	}
-	ch = recount(ch, old, f)
+	ch = recount(ch, old.apps, now.apps)
 	d.front.forget(d.act.Names())
 	for _, name := range ch.Removed {
 		d.front.keep(name)
 	}
-	if err := d.edge.SetApps(edgeApps(f)); err != nil {
+	if err := d.edge.SetApps(after); err != nil {
 		return ch, err
 	}
 	if d.cache != nil {
@@ -53,8 +56,8 @@ func (d *daemon) reload(ctx context.Context) (activator.Changes, error) {
 			d.cache.Forget(name)
 		}
 	}
-	d.file.Store(f)
-	for _, w := range f.Warnings {
+	d.file.Store(now)
+	for _, w := range now.warnings {
 		d.log.Warn(w.String())
 	}
 	return ch, nil
@@ -77,12 +80,12 @@ func logRefused(log *slog.Logger, err error) {
 
 // recount counts apps as changed too of which the file now says something that
 // touches no process, such as other hosts.
-func recount(ch activator.Changes, old, f *config.File) activator.Changes {
+func recount(ch activator.Changes, old, now appFiles) activator.Changes {
 	var same []string
 	for _, name := range ch.Unchanged {
-		before, _ := old.App(name)
-		now, _ := f.App(name)
-		if before.EdgeFingerprint() == now.EdgeFingerprint() {
+		was, _ := old.find(name)
+		is, _ := now.find(name)
+		if was.edge == is.edge {
 			same = append(same, name)
 		} else {
 			ch.Changed = append(ch.Changed, name)
@@ -93,35 +96,56 @@ func recount(ch activator.Changes, old, f *config.File) activator.Changes {
 	return ch
 }
 
+// placed is what the edge goes by now, with hosts as the file spells them.
+func (d *daemon) placed(f *file) []edge.AppConfig {
+	all := make([]edge.AppConfig, 0, len(f.apps))
+	for _, known := range f.apps {
+		if a := d.edge.App(known.name); a != nil { // else it was removed meanwhile
+			cfg := a.Config()
+			cfg.Hosts = known.hosts
+			all = append(all, cfg)
+		}
+	}
+	return all
+}
+
 // between is the table while a reload is under way: the apps of both files. Each
 // keeps what it routes until the new ones are placed, so a host that moves to a
 // new app is answered at every moment; and an app that leaves stays known, with
 // what is inside it, though its hosts may be another's already.
-func between(old, f *config.File) *config.File {
-	u := *f
-	u.Apps = nil
+func between(old, now []edge.AppConfig) []edge.AppConfig {
+	was, is := names(old), names(now)
+	var both []edge.AppConfig
 	taken := map[string]bool{} // by apps that stay
-	for _, a := range f.Apps {
-		if _, stays := old.App(a.Name); stays {
-			u.Apps = append(u.Apps, a)
+	for _, a := range now {
+		if was[a.Name] {
+			both = append(both, a)
 			mark(taken, a.Hosts)
 		}
 	}
 	held := map[string]bool{} // by apps that leave
-	for _, a := range old.Apps {
-		if _, stays := f.App(a.Name); !stays {
+	for _, a := range old {
+		if !is[a.Name] {
 			a.Hosts = without(a.Hosts, taken)
-			u.Apps = append(u.Apps, a)
+			both = append(both, a)
 			mark(held, a.Hosts)
 		}
 	}
-	for _, a := range f.Apps {
-		if _, stays := old.App(a.Name); !stays {
+	for _, a := range now {
+		if !was[a.Name] {
 			a.Hosts = without(a.Hosts, held)
-			u.Apps = append(u.Apps, a)
+			both = append(both, a)
 		}
 	}
-	return &u
+	return both
+}
+
+func names(apps []edge.AppConfig) map[string]bool {
+	set := make(map[string]bool, len(apps))
+	for _, a := range apps {
+		set[a.Name] = true
+	}
+	return set
 }
 
 func mark(set map[string]bool, hosts []string) {

@@ -86,11 +86,11 @@ func (c *control) status(s activator.Status) admin.AppStatus {
 		out.Isolation = admin.Isolation{Level: s.Level}
 		out.Limits = limits(s)
 	}
-	if f, ok := c.d.file.Load().App(s.Name); ok {
-		out.Hosts = f.Hosts
+	if f, ok := c.d.file.Load().apps.find(s.Name); ok {
+		out.Hosts = f.hosts
 		if !s.External {
-			out.Isolation.User = f.User.Name
-			if f.User.Own {
+			out.Isolation.User = f.user
+			if f.own {
 				out.Isolation = admin.Isolation{Level: "none"}
 			}
 		}
