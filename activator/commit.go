@@ -73,7 +73,7 @@ func (r *runner) catchUp() {
 		r.step(lc.Event{Kind: lc.Committed, Release: r.coreRelease(*rel)})
 	}
 	for n := uint64(r.state.Restarts); n < rec.Restarts; n++ {
-		r.step(lc.Event{Kind: lc.RestartAsked})
+		r.step(lc.Event{Kind: lc.RestartAsked, Retry: r.lifted()})
 	}
 	switch {
 	case rec.Paused && (!r.state.Paused || rec.Maintenance != r.state.Maintenance):
@@ -81,6 +81,13 @@ func (r *runner) catchUp() {
 	case !rec.Paused && r.state.Paused:
 		r.step(lc.Event{Kind: lc.ResumeAsked})
 	}
+}
+
+// lifted says that the record does not hold what the core does: a retry was
+// recorded.
+func (r *runner) lifted() bool {
+	held := uint64(r.state.Held)
+	return r.state.DownHeld && !r.record.DownHeld || held != 0 && !r.record.Failures[held].HeldDown
 }
 
 // coreRelease is what the core needs to know of a release.
@@ -161,12 +168,24 @@ func (r *runner) commitReport(rev lc.Revision, quiet bool) error {
 	})
 }
 
-func (r *runner) commitLifted() error {
-	return r.update(0, func(a *store.App) error {
-		a.Failures, a.DownHeld = nil, false
+// commitRestart counts a restart; a retry clears the failure book in the same
+// transaction.
+func (r *runner) commitRestart(ifVersion uint64, retry bool) error {
+	return r.update(ifVersion, func(a *store.App) error {
+		a.Restarts++
+		if retry {
+			lift(a)
+		}
 		return nil
 	})
 }
+
+func (r *runner) commitLifted() error {
+	return r.update(0, func(a *store.App) error { lift(a); return nil })
+}
+
+// lift clears the failure book of the record.
+func lift(a *store.App) { a.Failures, a.DownHeld = nil, false }
 
 // commitOutcome keeps what status tells, and the failure book.
 func (r *runner) commitOutcome(o store.Outcome, blamed, held bool) error {

@@ -39,9 +39,9 @@ type generation struct {
 
 	startedAt time.Time
 	drainFrom time.Time
-	probe     string // what the last health check said
-	tries     int    // of the health check
-	problem   string // why it could not be started, for people
+	probe     string  // how the health check ended
+	probes    *probes // of the health check; nil: it was not begun
+	problem   string  // why it could not be started, for people
 }
 
 func closedChan() chan struct{} {
@@ -107,16 +107,21 @@ func (g *generation) letGo() {
 	g.waiting, g.child = nil, nil
 }
 
-// healthProof is what its health check came to.
+// healthProof is what its health check has come to, and how its process has ended
+// if it has.
 func (g *generation) healthProof() *store.HealthProof {
-	if g == nil {
+	if g == nil || g.probes == nil {
 		return nil
 	}
-	h := &store.HealthProof{Tries: g.tries, Last: g.probe}
+	exit := exitOf(g)
+	h := g.probes.proof(exit != nil)
+	if exit != nil {
+		h.Exit = exit.String()
+	}
 	if ok := g.run.Healthy; ok != nil {
 		h.Status, h.Passed = ok.Status, ok.At.Sub(g.startedAt)
 	}
-	return h
+	return &h
 }
 
 // address chooses where the generation listens.

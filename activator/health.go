@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/usher-edge/usher/activator/store"
@@ -31,32 +32,68 @@ type probeTarget struct {
 type probeResult struct {
 	ok, exited bool
 	status     int
-	tries      int
 	text       string // what the last try said, for people
 }
 
+// probes are what a health check has come to so far, for whoever does not wait for
+// its end.
+type probes struct {
+	// mu guards the fields below; nothing is waited for under it.
+	mu    sync.Mutex
+	tries int
+	last  string // answer, or why there was none
+	heard bool   // it was an answer
+}
+
+func (p *probes) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tries++
+}
+
+// note keeps what a try said. What the app said is worth more than that it said
+// nothing.
+func (p *probes) note(r probeResult) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if heard := r.status != 0; heard || !p.heard {
+		p.last, p.heard = r.text, heard
+	}
+}
+
+// proof is what they show; exited says that the process is known to have ended.
+func (p *probes) proof(exited bool) store.HealthProof {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := store.HealthProof{Tries: p.tries, Last: p.last}
+	if exited && !p.heard {
+		h.Last = "it exited before it answered"
+	}
+	return h
+}
+
 // check asks for h.Path at the address until the answer is below 500, exited is
-// closed, h.Timeout has passed or ctx ends. Redirects are not followed.
-func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{}) (res probeResult) {
-	tries := 0
-	defer func() { res.tries = tries }()
+// closed, h.Timeout has passed or ctx ends. Redirects are not followed. What it has
+// come to is in so as well, at any time.
+func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{}, so *probes) (res probeResult) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	client := probeClient(t)
 	defer client.CloseIdleConnections()
 	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {
-		tries++
+		so.begin()
 		tried := make(chan probeResult, 1)
 		go func() { tried <- try(ctx, client, h) }() // ends with ctx
 		select {
 		case r := <-tried:
+			so.note(r)
 			if r.ok || ctx.Err() == nil || res.text == "" { // a try that the end cut says less than the one before
 				res = r
 			}
 		case <-exited:
 			cancel()
-			<-tried
-			return probeResult{exited: true, text: "it exited"}
+			so.note(<-tried)
+			return probeResult{exited: true}
 		}
 		if res.ok {
 			return res
@@ -64,7 +101,7 @@ func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{})
 		select {
 		case <-time.After(pause):
 		case <-exited:
-			return probeResult{exited: true, text: "it exited; last health check: " + res.text}
+			return probeResult{exited: true}
 		case <-ctx.Done():
 			res.text = fmt.Sprintf("not healthy within %v; last health check: %s", h.Timeout, res.text)
 			return res

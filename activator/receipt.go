@@ -163,7 +163,6 @@ func (r *runner) hearOwn(rc *receipt, e lc.Event) {
 		rc.finish(TookSpawn, now)
 	case lc.HealthDone:
 		rc.finish(TookHealth, now)
-		rc.Health = r.gens[e.Gen].healthProof()
 	case lc.SwitchDone:
 		rc.finish(TookSwitch, now)
 		rc.finish(TookPark, now)
@@ -216,7 +215,7 @@ func (r *runner) concluded(o store.Outcome) {
 			rc.finish(step, o.At)
 		}
 	}
-	rc.Operation = r.last.operation
+	rc.Operation, rc.Health = r.last.operation, r.gens[lc.GenID(o.Attempt)].healthProof()
 	rc.Outcome, rc.Reason, rc.Executed, rc.Mode = o.Outcome, o.Reason, o.Executed, o.Mode
 	rc.ended = true
 	rc.drained = r.state.Old.ID == 0
@@ -385,7 +384,7 @@ func (r *runner) receipts() ([]Receipt, error) {
 	}
 	var list []Receipt
 	if rc := r.receipt; rc != nil {
-		list = append(list, rc.look())
+		list = append(list, r.look(rc))
 	}
 	for _, u := range slices.Backward(append(stored, r.unstored...)) {
 		if !slices.ContainsFunc(list, func(x Receipt) bool { return x.Attempt == u.Attempt }) {
@@ -396,8 +395,11 @@ func (r *runner) receipts() ([]Receipt, error) {
 }
 
 // look copies a receipt that is not filed yet.
-func (rc *receipt) look() Receipt {
+func (r *runner) look(rc *receipt) Receipt {
 	out := Receipt{Receipt: rc.Receipt, Open: true}
+	if !rc.ended {
+		out.Health = r.gens[lc.GenID(rc.Attempt)].healthProof()
+	}
 	out.Steps = slices.Clone(rc.Steps)
 	if rc.account != nil && out.Counts == nil {
 		c := rc.account.Look()

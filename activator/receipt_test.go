@@ -232,6 +232,63 @@ func TestAnAttemptThatComesToNothingLeavesAShortReceipt(t *testing.T) {
 	})
 }
 
+// However an attempt ends, its receipt has what its health check came to by then.
+func TestAReceiptHasTheHealthEvidenceThereIs(t *testing.T) {
+	canary := func(d *DeployRequest) { d.Canary = true }
+	for script, c := range map[string]struct {
+		as     func(*DeployRequest)
+		none   bool
+		passed bool
+		last   string
+		exit   string
+	}{
+		"v2 deaf exit=1s":            {last: "it exited before it answered", exit: "exit status 3"},
+		"v2 boot=1h exit=1s":         {last: "it exited before it answered", exit: "exit status 3"},
+		"v2 hang exit=1s":            {last: "it exited before it answered", exit: "exit status 3"},
+		"v2 sick exit=1s":            {last: "GET / answered 500", exit: "exit status 3"},
+		"v2 sick":                    {last: "GET / answered 500"},
+		"v2 deaf":                    {last: "connection refused"},
+		"v2 noexec":                  {none: true},
+		"v2 canary boot=1s exit=2s":  {as: canary, passed: true, last: "GET / answered 200", exit: "exit status 3"},
+		"v2 boot=1s canary and good": {as: canary, passed: true, last: "GET / answered 200"},
+	} {
+		t.Run(script, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.apply(r.app("v1"))
+				r.get("v1")
+				as := c.as
+				if as == nil {
+					as = func(*DeployRequest) {}
+				}
+				r.ended(r.deploy(script, as))
+				settle(time.Minute)
+				h := r.receipt().Health
+				switch {
+				case c.none != (h == nil):
+					t.Errorf("health %+v", h)
+				case h == nil:
+				case h.Tries < 1 || (h.Passed > 0) != c.passed || (h.Status > 0) != c.passed || !strings.Contains(h.Last, c.last) || h.Exit != c.exit:
+					t.Errorf("health %+v", h)
+				}
+			})
+		})
+	}
+	inBubble(t, func(r *rig) { // one that is called off, and one that is under way
+		r.apply(r.app("v1"))
+		r.get("v1")
+		r.deploy("v2 sick")
+		settle(3 * time.Second)
+		if h := r.receipt().Health; h == nil || h.Tries < 5 || h.Last != "GET / answered 500" {
+			t.Errorf("under way: %+v", h)
+		}
+		r.wantOp(r.deploy("v3"), OpDone)
+		settle(time.Minute)
+		if h := r.receipts()[1].Health; h == nil || h.Tries < 5 || h.Last != "GET / answered 500" || h.Exit != "" {
+			t.Errorf("called off: %+v", h)
+		}
+	})
+}
+
 func TestAFailedHoldCountsThoseItTurnsAway(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.apply(r.app("v1 last=1s", hold))
@@ -280,6 +337,71 @@ func TestARestartAndATargetHaveReceiptsToo(t *testing.T) {
 		if adds(t, rc); rc.Open || rc.Outcome != "done" || rc.Digest != "" || rc.Build != "127.0.0.1:3001" || rc.From.Build != "127.0.0.1:3000" {
 			t.Errorf("%+v", rc)
 		}
+	})
+}
+
+// Whatever keeps the app from its release, a retry is one decision: one attempt,
+// one outcome, one receipt.
+func TestARetryIsOneAttempt(t *testing.T) {
+	for name, c := range map[string]struct {
+		app func(*App)
+		end OpState
+	}{
+		"after a failed overlap": {app: func(*App) {}, end: OpFailed},
+		"after a failed hold":    {app: hold, end: OpDown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.apply(r.app("v1", c.app))
+				r.get("v1")
+				r.wantOp(r.deploy("v2 sick"), c.end)
+				settle(time.Minute)
+				before, _ := r.w.mem.Get("hello")
+				op, err := r.act.Restart(context.Background(), Change{App: "hello"}, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.wantOp(op, c.end)
+				settle(time.Minute)
+				after, _ := r.w.mem.Get("hello")
+				if n := len(after.Outcomes) - len(before.Outcomes); n != 1 {
+					t.Errorf("%d outcomes: %+v", n, after.Outcomes)
+				}
+				if o := after.Outcomes[len(after.Outcomes)-1]; o.Cause != "retry" || o.Revision != 2 || o.Outcome != string(c.end) {
+					t.Errorf("outcome %+v", o)
+				}
+				if list := r.receipts(); len(list) != 2 || list[0].Cause != "retry" || list[0].Operation != op.ID || list[0].Counts == nil {
+					t.Errorf("receipts %+v", list)
+				}
+				if after.Restarts != 1 || after.Failures[2].Count != 1 || !after.Failures[2].HeldDown {
+					t.Errorf("recorded: %d restarts, failures %+v", after.Restarts, after.Failures)
+				}
+			})
+		})
+	}
+}
+
+// What lifts an app is durable before anybody hears of it.
+func TestARetryIsTakenUpThoughUsherCrashesRightAfterIt(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1", hold))
+		r.get("v1")
+		r.wantOp(r.deploy("v2 sick"), OpDown)
+		if _, err := r.act.Restart(context.Background(), Change{App: "hello"}, true); err != nil {
+			t.Fatal(err)
+		}
+		r.crash()
+		if rec, _ := r.w.mem.Get("hello"); rec.DownHeld || rec.Failures[2].HeldDown || rec.Restarts != 1 {
+			t.Errorf("recorded: %+v", rec)
+		}
+		starts := len(r.w.procs)
+		r.start(0)
+		r.apply(r.apps...)
+		settle(time.Minute)
+		if len(r.w.procs) == starts {
+			t.Error("the retry is forgotten")
+		}
+		r.wantState("down")
 	})
 }
 

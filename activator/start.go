@@ -178,12 +178,14 @@ func (r *runner) health(e lc.Effect) {
 		policy.Timeout = r.spec.Policy.WakeTimeout
 	}
 	child, target := g.child, probeTarget{network: g.run.Network, address: g.run.Address, dial: r.act.dial}
+	so := &probes{}
+	g.probes = so
 	r.beside(g, func(ctx context.Context) answer {
-		res := check(ctx, target, policy, childDone(child))
+		res := check(ctx, target, policy, childDone(child), so)
 		at, strange := r.act.now(), res.ok && stranger(child, target.network, target.address)
 		cancelled := ctx.Err() != nil
 		return func() lc.Event {
-			g.probe, g.tries = res.text, res.tries
+			g.probe = res.text
 			switch {
 			case strange:
 				g.problem = "something else listens at " + target.address

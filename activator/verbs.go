@@ -171,16 +171,13 @@ func (a *Activator) Restart(_ context.Context, c Change, retry bool) (Operation,
 		if !retry && r.state.Slot.State == lc.SlotDown {
 			return fmt.Errorf("%w: app %s is down (%s): restart it with --retry, or deploy another build", ErrConflict, r.name, r.downText(r.state.Slot))
 		}
-		if err := r.update(c.IfVersion, func(rec *store.App) error { rec.Restarts++; return nil }); err != nil {
+		if err := r.commitRestart(c.IfVersion, retry); err != nil {
 			return err
 		}
 		o.restart = uint32(r.record.Restarts)
 		o.step(StepCommitted, "restart "+itoa(int(o.restart)), r.act.now())
 		r.tell(o, "restart: committed")
-		if retry {
-			r.step(lc.Event{Kind: lc.RetryAsked})
-		}
-		r.step(lc.Event{Kind: lc.RestartAsked})
+		r.step(lc.Event{Kind: lc.RestartAsked, Retry: retry})
 		return nil
 	})
 }

@@ -123,7 +123,9 @@ type HealthProof struct {
 	// PassedMS is from the start of the process to the first good answer; 0: never.
 	PassedMS float64 `json:"passed_ms,omitempty"`
 	Status   int     `json:"status,omitempty"`
-	Last     string  `json:"last,omitempty"` // what the last try said
+	Last     string  `json:"last,omitempty"` // the last answer, or why there was none
+	// Exit is how the process ended before the attempt did; empty: it did not.
+	Exit string `json:"exit,omitempty"`
 }
 
 // ReceiptStep is how long a step took. Names: committed (it waited to be

@@ -151,7 +151,7 @@ func actor(b *State, e *Event) int {
 			return roller
 		}
 		return reloader
-	case RestartAsked, RetryAsked, PauseAsked, ResumeAsked, HaltAsked:
+	case RestartAsked, PauseAsked, ResumeAsked, HaltAsked:
 		return reloader
 	case WakeAsked:
 		return waker

@@ -34,7 +34,7 @@
 //     before any other event. Should something be asked between a Switch and its
 //     answer all the same, it takes effect with the answer.
 //   - Make what people ask durable before it is fed. The record that makes a
-//     release desired also clears DownHeld.
+//     release desired also clears DownHeld, that of a retry the failure book.
 //   - Say Limit: LimitRaised to Recover unless it is known that the limit is that of
 //     one generation.
 //   - Call a drain off when RecordSwitched names its generation: the parked went

@@ -141,6 +141,10 @@ func inWords(e Event) string {
 			return "maintenance"
 		}
 		return "pause"
+	case RestartAsked:
+		if e.Retry {
+			return "retry"
+		}
 	case HaltAsked:
 		return [...]string{"", "shutdown", "stop", "remove"}[e.Halt]
 	case TimerFired:
@@ -161,7 +165,7 @@ func inWords(e Event) string {
 }
 
 var words = map[EventKind]string{
-	Committed: "deploy", RestartAsked: "restart", RetryAsked: "retry", WakeAsked: "request", SleepAsked: "idle", SleepDone: "nobody inside",
+	Committed: "deploy", RestartAsked: "restart", WakeAsked: "request", SleepAsked: "idle", SleepDone: "nobody inside",
 	ResumeAsked: "resume", Exited: "it exits", SwitchDone: "switch", ReportDone: "report", DrainDone: "drained", HealthDone: "healthy",
 	VerifyDone: "verified", RaiseDone: "limit raised", RestoreDone: "limit restored", IntentDone: "intent recorded", PrepareDone: "set up",
 	RanDone: "run recorded", GoDone: "executes", SwitchingDone: "switch recorded",

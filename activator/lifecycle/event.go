@@ -8,9 +8,8 @@ type EventKind uint8
 const (
 	EventNone EventKind = iota
 
-	Committed // a release became desired: Release
-	RestartAsked
-	RetryAsked // lifts a held or backed-off app
+	Committed    // a release became desired: Release
+	RestartAsked // Retry: and lifts a held or backed-off app
 	WakeAsked
 	SleepAsked // by the idle timer or an owner
 	PauseAsked // Maintenance says which kind
@@ -69,6 +68,7 @@ type Event struct {
 	Timer       Timer   // TimerFired
 	Fresh       GenID   // a number never used before; needed on every event
 	Maintenance bool    // PauseAsked
+	Retry       bool    // RestartAsked
 	Quick       bool    // Exited
 	MayHaveRun  bool    // GoDone, Refused: it is not proven that the child never passed its go-byte
 }

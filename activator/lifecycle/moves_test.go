@@ -139,10 +139,9 @@ func (x *explorer) asks(w *world, out []move) []move {
 		ask(Event{Kind: Committed})
 	}
 	if w.left.restarts > 0 && w.d.desired > 0 {
-		ask(Event{Kind: RestartAsked})
-	}
-	if c.asks&askRetry != 0 && w.d.desired > 0 && (w.s.DownHeld || w.s.Held != 0 || w.s.Deferred != 0 || w.s.Cur.Stage == Serving) {
-		ask(Event{Kind: RetryAsked})
+		if retry := c.asks&askRetry != 0; !retry || w.s.DownHeld || w.s.Held != 0 || w.s.Deferred != 0 || w.s.Cur.Stage == Serving {
+			ask(Event{Kind: RestartAsked, Retry: retry})
+		}
 	}
 	if c.asks&askWake != 0 {
 		ask(Event{Kind: WakeAsked})
@@ -350,6 +349,9 @@ func (x *explorer) asked(w *world, e Event) (Event, bool) {
 	case RestartAsked:
 		w.left.restarts--
 		w.d.restarts++
+		if e.Retry {
+			w.d.held, w.d.downHeld, w.d.heldDown = 0, false, false
+		}
 		x.say("a restart is recorded")
 		return e, !x.crashes(w)
 	case PauseAsked:

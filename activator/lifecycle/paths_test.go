@@ -122,7 +122,7 @@ func TestAFailedOverlapLeavesTheIncumbentAndIsNotRepeated(t *testing.T) {
 		t.Fatalf("the slot has moved: %s", p.s.Slot)
 	}
 	p.script(`
-		RetryAsked → RecordLifted; Verify g3 r2
+		RestartAsked retry → Verify g3 r2
 	`)
 }
 
@@ -153,7 +153,7 @@ func TestAFailedHoldStaysDownUntilARetry(t *testing.T) {
 		StopDone g2       → Forget g2
 		WakeAsked         →
 		TimerFired sweep  →
-		RetryAsked        → RecordLifted; Verify g3 r2; Place waking cache r1.0
+		RestartAsked retry → Verify g3 r2; Place waking cache r1.1
 	`)
 }
 

@@ -111,6 +111,8 @@ func (p *play) event(text string) Event {
 			e.Release.Own = true
 		case w == "quickly":
 			e.Quick = true
+		case w == "retry":
+			e.Retry = true
 		case w == "maintenance":
 			e.Maintenance = true
 		case e.Kind == TimerFired:

@@ -22,9 +22,7 @@ func (m *machine) apply(e Event) {
 	case Committed:
 		m.committed(e.Release)
 	case RestartAsked:
-		m.restart()
-	case RetryAsked:
-		m.retry()
+		m.restart(e.Retry)
 	case WakeAsked:
 		m.wake()
 	case SleepAsked:
@@ -95,21 +93,23 @@ func (m *machine) lift() {
 	}
 }
 
-func (m *machine) restart() {
+// restart asks for a fresh generation of what runs. A retry asks for one of what
+// is desired, whatever is held against it and whether anything runs.
+func (m *machine) restart(retry bool) {
 	m.s.Restarts++
-	if m.s.Cur.Stage == Serving || m.s.Attempt.Gen != 0 {
+	runs := m.s.Cur.Stage == Serving || m.s.Attempt.Gen != 0
+	switch {
+	case retry:
+		m.lift()
+		m.s.Held = 0
+		m.s.StartWanted = true
+		m.s.Why = CauseRetry
+	case runs:
 		m.s.Why = CauseRestart
-		return
 	}
-	m.s.Cache.Restart = m.s.Restarts // nothing runs: a new cache generation is all there is to do
-}
-
-func (m *machine) retry() {
-	m.lift()
-	m.s.Held = 0
-	m.s.StartWanted = true
-	m.s.Why = CauseRetry
-	m.out.add(Effect{Kind: RecordLifted})
+	if !runs { // without a retry a new cache generation is all there is to do
+		m.s.Cache.Restart = m.s.Restarts
+	}
 }
 
 func (m *machine) wake() {

@@ -6,7 +6,7 @@ import (
 )
 
 var eventNames = [...]string{
-	"none", "Committed", "RestartAsked", "RetryAsked", "WakeAsked", "SleepAsked", "PauseAsked", "ResumeAsked", "HaltAsked", "Exited",
+	"none", "Committed", "RestartAsked", "WakeAsked", "SleepAsked", "PauseAsked", "ResumeAsked", "HaltAsked", "Exited",
 	"VerifyDone", "RaiseDone", "IntentDone", "PrepareDone", "RanDone", "GoDone", "HealthDone", "SwitchingDone", "SwitchDone", "ReportDone",
 	"DrainDone", "StopDone", "SleepDone", "RestoreDone", "TimerFired",
 }
@@ -43,6 +43,8 @@ func (e Event) String() string {
 		s += " quickly"
 	case e.Maintenance:
 		s += " maintenance"
+	case e.Retry:
+		s += " retry"
 	}
 	return s
 }

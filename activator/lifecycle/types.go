@@ -23,7 +23,7 @@ const (
 	CauseNone    Cause = iota
 	CauseRelease       // a new revision was committed
 	CauseInstall       // the first revision of an app
-	CauseRetry         // an earlier attempt was put off and its time has come
+	CauseRetry         // an earlier attempt was put off or failed, and its time has come or its owner asks again
 	CauseRestart       // the owner asked for a fresh process of the same release
 	CauseConfig        // the config file changed what is desired
 	CauseWake          // a request, or an owner, wants a sleeping app

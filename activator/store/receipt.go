@@ -63,7 +63,8 @@ type HealthProof struct {
 	Tries  int           `json:"tries"`
 	Passed time.Duration `json:"passed,omitempty"` // from the go-byte to the first good answer; 0: never
 	Status int           `json:"status,omitempty"`
-	Last   string        `json:"last,omitempty"` // what the last try said
+	Last   string        `json:"last,omitempty"` // the last answer, or why there was none
+	Exit   string        `json:"exit,omitempty"` // how the process ended before the attempt did; empty: it did not
 }
 
 // ReceiptStep is how long a step took.

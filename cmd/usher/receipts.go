@@ -174,6 +174,9 @@ func healthText(h *admin.HealthProof) string {
 	} else {
 		s += ", never passed"
 	}
+	if h.Exit != "" {
+		s += ", ended with " + h.Exit
+	}
 	return s + in("", h.Last)
 }
 

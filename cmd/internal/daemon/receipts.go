@@ -80,7 +80,7 @@ func receipt(app string, r activator.Receipt) admin.Receipt {
 		out.From = &admin.Predecessor{Generation: r.From.Generation, Revision: r.From.Revision, Build: r.From.Build}
 	}
 	if h := r.Health; h != nil {
-		out.Health = &admin.HealthProof{Tries: h.Tries, PassedMS: admin.Milliseconds(h.Passed), Status: h.Status, Last: h.Last}
+		out.Health = &admin.HealthProof{Tries: h.Tries, PassedMS: admin.Milliseconds(h.Passed), Status: h.Status, Last: h.Last, Exit: h.Exit}
 	}
 	for _, s := range r.Steps {
 		out.Steps = append(out.Steps, admin.ReceiptStep{Name: s.Name, TookMS: admin.Milliseconds(s.Took)})
