@@ -27,9 +27,11 @@ const (
 // Bolt is Commits on a bbolt database in the state directory.
 type Bolt struct {
 	*eventLog
+	*fence
 	dir    string
 	db     *bbolt.DB
 	damage error
+	owned  []owned // the database and the lock, as they were opened
 
 	closeOnce sync.Once
 	closeErr  error
@@ -198,10 +200,21 @@ func (b *Bolt) Close() error {
 // errNothing ends a transaction that has nothing to write.
 var errNothing = errors.New("nothing to write")
 
+// write commits only what is still usher's: it looks right before the commit, so
+// that nothing of another owner's is written, and right after it, so that nothing
+// is acknowledged that went to what was moved away.
 func (b *Bolt) write(op string, fn func(*bbolt.Tx) error) error {
-	err := b.db.Update(fn)
+	err := b.db.Update(func(tx *bbolt.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		return b.Owned()
+	})
 	if errors.Is(err, errNothing) {
 		return nil
+	}
+	if err == nil {
+		err = b.Owned()
 	}
 	return b.wrap(op, err)
 }
@@ -216,6 +229,8 @@ func (b *Bolt) wrap(op string, err error) error {
 		return nil
 	case errors.Is(err, berrors.ErrDatabaseNotOpen):
 		return fmt.Errorf("%s: %w", op, ErrClosed)
+	case errors.Is(err, ErrFenced):
+		return fmt.Errorf("%s: %w", op, err)
 	}
 	return fmt.Errorf("%s in %s: %w", op, b.dir, explain(err))
 }

@@ -33,8 +33,33 @@
 //     cannot be opened for another reason (permission, full disk, written by a
 //     newer usher) is left alone and is an error.
 //
-// What callers may not assume: an error of a write that is none of
-// ErrConflict, ErrNotFound, ErrInvalid, ErrClosed or the callback's own says
-// that the disk failed, and leaves open whether the write took place. Read the
-// record again before deciding anything.
+// # Whose state it is
+//
+// The lock keeps a second usher out of a directory, but not an operator: one who
+// moves it, removes it, puts a backup in its place or mounts something over it
+// leaves the running usher with files that no path names any more, while another
+// could lock what is there now, and both would act on the same apps. So:
+//
+//   - The database and the lock file must be the files that their paths name, by
+//     device and inode. That is looked at right before and right after every
+//     commit, and whenever a caller asks ([Commits].Owned). A write that returned
+//     nil is in the database that was there.
+//   - What was lost once stays lost: every later write gives [ErrFenced], also
+//     when the files come back, because nobody can say what was done with them
+//     meanwhile. Reads go on, from what was opened. Only a new Lock and a new Open
+//     end it.
+//   - Only proof counts: another file, or none. A disk that does not answer, or a
+//     directory that may not be read, is not another owner.
+//
+// A database that another usher has taken over under its own path needs no number
+// to be told: the kernel's locks on both files let nobody in while this usher has
+// them open. The run directory is no part of this: its records name processes of
+// this boot, and its own lock stays held.
+//
+// # What callers may not assume
+//
+// An error of a write that is none of ErrConflict, ErrNotFound, ErrInvalid,
+// ErrClosed, ErrFenced or the callback's own says that the disk failed, and leaves
+// open whether the write took place. Read the record again before deciding
+// anything.
 package store

@@ -15,6 +15,7 @@ import (
 // that cannot be read (torn by a crash, or by a full disk) is skipped.
 type eventFile struct {
 	path    string
+	owned   func() error // see Commits
 	f       *os.File
 	lines   int    // in the file, about
 	written uint64 // number of the last event that is in the file
@@ -22,8 +23,8 @@ type eventFile struct {
 	loaded  []Event
 }
 
-func openEventFile(path string) (*eventFile, error) {
-	e := &eventFile{path: path}
+func openEventFile(path string, owned func() error) (*eventFile, error) {
+	e := &eventFile{path: path, owned: owned}
 	if err := e.load(); err != nil {
 		return nil, fmt.Errorf("read event log: %w", explain(err))
 	}
@@ -90,8 +91,12 @@ func (e *eventFile) append(events []Event) error {
 	return nil
 }
 
-// rewrite replaces the file by one that holds just these events.
+// rewrite replaces the file by one that holds just these events, if the state
+// is still usher's.
 func (e *eventFile) rewrite(events []Event) error {
+	if e.owned() != nil {
+		return nil // what has its name now is another's
+	}
 	data, err := eventLines(events)
 	if err != nil {
 		return err

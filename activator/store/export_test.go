@@ -74,7 +74,7 @@ func DropNumber(t *testing.T, path, key string) {
 
 func edit(t *testing.T, path string, fn func(*bbolt.Tx) error) {
 	t.Helper()
-	db, err := openBolt(path, true)
+	db, _, err := openBolt(path, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,4 +84,13 @@ func edit(t *testing.T, path string, fn func(*bbolt.Tx) error) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// CommitThen makes a commit, and calls after when it is on the disk and before it
+// is acknowledged.
+func (b *Bolt) CommitThen(after func()) error {
+	return b.write("commit", func(tx *bbolt.Tx) error {
+		tx.OnCommit(after)
+		return raiseNumber(tx, keyGeneration, 1000)
+	})
 }

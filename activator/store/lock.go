@@ -28,9 +28,10 @@ func (e ErrLocked) Error() string {
 
 // StateLock is the ownership of a state directory.
 type StateLock struct {
-	f    *os.File
-	once sync.Once
-	err  error
+	f     *os.File
+	owned owned
+	once  sync.Once
+	err   error
 }
 
 // Lock takes the exclusive lock of the state directory dir, which must exist,
@@ -38,14 +39,14 @@ type StateLock struct {
 // gives the lock back when the process ends, however it ends.
 func Lock(dir string) (*StateLock, error) {
 	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, o, err := openOwned(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", explain(err))
 	}
 	if err := take(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &StateLock{f: f}, nil
+	return &StateLock{f: f, owned: o}, nil
 }
 
 func take(f *os.File) error {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -17,6 +18,7 @@ type Memory struct {
 	Fail func(op string) error
 
 	*eventLog
+	*fence
 	state *memoryState
 
 	// mu guards closed.
@@ -41,6 +43,7 @@ var _ Commits = (*Memory)(nil)
 func NewMemory() *Memory {
 	return &Memory{
 		eventLog: newEventLog(0, nil),
+		fence:    newFence(),
 		state:    &memoryState{records: map[string][]byte{}, receipts: map[string]memoryReceipts{}},
 	}
 }
@@ -60,6 +63,12 @@ func (m *Memory) Reopen() *Memory {
 	return again
 }
 
+// Owned implements Commits.
+func (m *Memory) Owned() error { return m.fence.err() }
+
+// Fence takes the state away, as an owner does who replaces a directory.
+func (m *Memory) Fence() { _ = m.fall(fmt.Errorf("%w: it was taken away; %s", ErrFenced, fencedTodo)) }
+
 func (m *Memory) isClosed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,9 +80,14 @@ func (m *Memory) ask(op string) error {
 		return ErrClosed
 	}
 	if m.Fail != nil {
-		return m.Fail(op)
+		if err := m.Fail(op); err != nil {
+			return err
+		}
 	}
-	return nil
+	if op == "apps" || op == "get" || op == "receipts" {
+		return nil
+	}
+	return m.Owned()
 }
 
 // Apps implements Commits.

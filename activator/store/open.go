@@ -40,6 +40,10 @@ type Options struct {
 
 	// Now is the clock that names set-aside files; nil means time.Now.
 	Now func() time.Time
+
+	// Lock is the lock of the state directory: it must stay what its path names,
+	// as the database must. nil: only the database is looked at.
+	Lock *StateLock
 }
 
 // DamageError says that the database was damaged and has been replaced.
@@ -87,7 +91,7 @@ func Open(dir string, o Options) (*Bolt, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	b := &Bolt{dir: dir}
+	b := &Bolt{dir: dir, fence: newFence()}
 	damage, err := b.openDB(o)
 	if err != nil {
 		return nil, fmt.Errorf("open state in %s: %w", dir, explain(err))
@@ -95,7 +99,10 @@ func Open(dir string, o Options) (*Bolt, error) {
 	if damage != nil {
 		b.damage = damage
 	}
-	file, err := openEventFile(filepath.Join(dir, eventsName))
+	if o.Lock != nil {
+		b.owned = append(b.owned, o.Lock.owned)
+	}
+	file, err := openEventFile(filepath.Join(dir, eventsName), b.Owned)
 	if err != nil {
 		return nil, errors.Join(err, b.db.Close())
 	}
@@ -111,7 +118,7 @@ func (b *Bolt) openDB(o Options) (*DamageError, error) {
 	}
 	path := filepath.Join(b.dir, dbName)
 	for range 2 {
-		if b.db, err = openBolt(path, o.NoSync); err != nil {
+		if b.db, b.owned, err = openBolt(path, o.NoSync); err != nil {
 			return nil, err
 		}
 		fault := b.db.View(checkTx)
@@ -255,7 +262,7 @@ func buildDB(dir string, in inspection, start uint64) error {
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	db, err := openBolt(fresh, false)
+	db, _, err := openBolt(fresh, false)
 	if err != nil {
 		return err
 	}
@@ -307,16 +314,23 @@ func publish(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-func openBolt(path string, noSync bool) (*bbolt.DB, error) {
+// openBolt opens a database and says which file that is.
+func openBolt(path string, noSync bool) (*bbolt.DB, []owned, error) {
+	var of []owned
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout:      openTimeout,
 		NoSync:       noSync,
 		NoStatistics: true,
+		OpenFile: func(name string, flag int, mode fs.FileMode) (*os.File, error) {
+			f, o, err := openOwned(name, flag, mode)
+			of = []owned{o}
+			return f, err
+		},
 	})
 	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, fmt.Errorf("database %s is open in another process: end it and start again", path)
+		return nil, nil, fmt.Errorf("database %s is open in another process: end it and start again", path)
 	}
-	return db, err
+	return db, of, err
 }
 
 // explain adds what to do to an error of the system.

@@ -68,6 +68,15 @@ type Commits interface {
 	// raise, nothing is written, so that a full disk does not matter.
 	RaiseGenerations(above uint64) error
 
+	// Owned looks whether the state is still this usher's: nil, or an error that
+	// wraps ErrFenced and says what became of it and what to do. What was lost once
+	// stays lost, whatever comes back. Everything that writes looks by itself.
+	Owned() error
+
+	// Fenced is closed when such a look, by Owned or by a write, has found the
+	// state lost.
+	Fenced() <-chan struct{}
+
 	Events
 
 	// Close waits for what is running, writes pending events and lets go of

@@ -33,13 +33,13 @@ func boltUnderTest(t *testing.T, dir string) storetest.Opened {
 	return storetest.Opened{Commits: s, Reopen: func(t *testing.T) storetest.Opened {
 		must(t, s.Close())
 		return boltUnderTest(t, dir)
-	}}
+	}, Fence: func(t *testing.T) { must(t, os.Remove(filepath.Join(dir, "usher.db"))) }}
 }
 
 func memoryUnderTest(m *store.Memory) storetest.Opened {
 	return storetest.Opened{Commits: m, Reopen: func(*testing.T) storetest.Opened {
 		return memoryUnderTest(m.Reopen())
-	}}
+	}, Fence: func(*testing.T) { m.Fence() }}
 }
 
 func TestBoltConforms(t *testing.T) {

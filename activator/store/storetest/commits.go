@@ -22,6 +22,9 @@ type Opened struct {
 	// Reopen closes the store and opens what it has left behind, as a start
 	// after a crash would.
 	Reopen func(t *testing.T) Opened
+
+	// Fence takes the state away from the store.
+	Fence func(t *testing.T)
 }
 
 // Commits runs the suite; open returns a new, empty store each time.
@@ -42,6 +45,7 @@ func Commits(t *testing.T, open func(t *testing.T) Opened) {
 		"receipts are kept whole, in order and bounded":     receipts,
 		"eight writers that retry on conflict all finish":   writers,
 		"events are numbered, bounded and followed":         events,
+		"a store that lost its state writes nothing more":   fenced,
 		"a closed store refuses":                            closed,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -403,6 +407,34 @@ func increment(s store.Commits) error {
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
+	}
+}
+
+func fenced(t *testing.T, s Opened) {
+	before := update(t, s, "web", release)
+	must(t, s.Owned())
+	select {
+	case <-s.Fenced():
+		t.Error("it is fenced from the start")
+	default:
+	}
+	s.Fence(t)
+	wantErr(t, s.Owned(), store.ErrFenced)
+	<-s.Fenced()
+	_, err := s.Update("web", 0, release)
+	wantErr(t, err, store.ErrFenced)
+	_, err = s.UpdateAll([]string{"web"}, release)
+	wantErr(t, err, store.ErrFenced)
+	wantErr(t, s.Delete("web", 0), store.ErrFenced)
+	_, err = s.Generations(1)
+	wantErr(t, err, store.ErrFenced)
+	wantErr(t, s.RaiseGenerations(1000), store.ErrFenced)
+	wantErr(t, s.PutReceipt("web", store.Receipt{Attempt: 1}), store.ErrFenced)
+	if a, err := s.Get("web"); err != nil || a.Version != before.Version {
+		t.Errorf("what was committed reads %+v (%v)", a, err)
+	}
+	if seq := s.AppendEvent(store.Event{Kind: "fenced"}); seq == 0 {
+		t.Error("nobody can be told of it")
 	}
 }
 
