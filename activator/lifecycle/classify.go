@@ -15,13 +15,14 @@ const (
 // verdicts says how a step ended: by what has become of its attempt meanwhile
 // (see stale), and by its own result. The lifecycle is asked first: a stop makes a
 // booting app exit, and that is no failure. Only endFailed counts against a build.
-var verdicts = [ReasonShutdown + 1][Refused + 1]end{
+var verdicts = [ReasonFenced + 1][Refused + 1]end{
 	ReasonNone:       {OK: endOK, BuildFailed: endFailed, Refused: endRefused},
 	ReasonSuperseded: {OK: endStale, BuildFailed: endStale, Refused: endStale},
 	ReasonPaused:     {OK: endCancelled, BuildFailed: endCancelled, Refused: endCancelled},
 	ReasonRemoved:    {OK: endCancelled, BuildFailed: endCancelled, Refused: endCancelled},
 	ReasonStopped:    {OK: endCancelled, BuildFailed: endCancelled, Refused: endCancelled},
 	ReasonShutdown:   {OK: endCancelled, BuildFailed: endCancelled, Refused: endCancelled},
+	ReasonFenced:     {OK: endCancelled, BuildFailed: endCancelled, Refused: endCancelled},
 }
 
 // classify is the one place that says how a step ended, and why.
@@ -36,5 +37,5 @@ func (m *machine) classify(e Event) (end, Reason) {
 
 // cancels says that the attempt ended because somebody wanted something else.
 func cancels(why Reason) bool {
-	return why <= ReasonShutdown && (verdicts[why][OK] == endCancelled || verdicts[why][OK] == endStale)
+	return why <= ReasonFenced && (verdicts[why][OK] == endCancelled || verdicts[why][OK] == endStale)
 }

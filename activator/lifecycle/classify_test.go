@@ -8,6 +8,7 @@ func TestEveryWayAStepCanEndIsListed(t *testing.T) {
 	contexts := map[Reason]end{ // what the lifecycle makes of any result
 		ReasonNone: endUnlisted, ReasonSuperseded: endStale,
 		ReasonPaused: endCancelled, ReasonRemoved: endCancelled, ReasonStopped: endCancelled, ReasonShutdown: endCancelled,
+		ReasonFenced: endCancelled,
 	}
 	own := [...]end{OK: endOK, BuildFailed: endFailed, Refused: endRefused}
 	if len(own) != int(Refused)+1 || len(verdicts[0]) != len(own) {
@@ -36,6 +37,7 @@ func TestEveryReasonThatEndsAnAttemptIsAContext(t *testing.T) {
 		ReasonRemoved:    func(s *State) { s.Halt = HaltRemove },
 		ReasonStopped:    func(s *State) { s.Halt = HaltStop },
 		ReasonShutdown:   func(s *State) { s.Halt = HaltShutdown },
+		ReasonFenced:     func(s *State) { s.Halt = HaltFence },
 	}
 	for why, change := range over {
 		m := machine{s: s}

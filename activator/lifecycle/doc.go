@@ -40,6 +40,24 @@
 //   - Call a drain off when RecordSwitched names its generation: the parked went
 //     back to the incumbent.
 //
+// # Barriers
+//
+// A pause, a halt (shutdown, stop, remove) and a fence are asked once and hold for
+// every decision after them. Each calls off what is in flight through its member:
+// the attempt is abandoned for the barrier's own reason, whatever its answers say,
+// executed as its go-byte says, and its generation is stopped and proven empty.
+// Nothing begins beyond it, and a halt answers Gone when what it waits for has left.
+//
+// A fence (HaltFence) says that usher does not own its state any more, so that
+// another may act on the same app. It is a shutdown that ends nothing, and the last
+// word: no other halt, and nothing else that people ask, comes after it. From it on
+// the only generation that is stopped is the one that it calls off, and the only
+// record is that a generation which was to be ended serves on. Nothing is started,
+// put to sleep, drained, switched to, committed, reported, or restored. What serves
+// serves on until it ends by itself; every other request is refused (SlotFenced),
+// but to an app that its owner has closed. Whoever owns the state next finds what
+// runs, and a start of usher is the only way on.
+//
 // # One wake
 //
 // Wake → (Verify) → Intent → Prepare → (RecordRan) → Go → Health → RecordSwitching →

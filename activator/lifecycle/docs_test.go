@@ -67,6 +67,7 @@ func travelled() arrows {
 		{commits: []uint8{0}, left: budgets{app: 2, restarts: 1}, asks: day | askRetry},
 		{commits: []uint8{0}, left: budgets{app: 1}, asks: askPause | askMaintain | askRequest},
 		{commits: []uint8{0}, asks: askStop | askRemove | askPause | askSleep},
+		{commits: []uint8{0}, left: budgets{app: 1}, asks: askFence | askPause | askSleep},
 		{commits: []uint8{0, relLimited}, asks: askRequest},
 		{commits: []uint8{relHold}, left: budgets{restarts: 2}},
 	} {
@@ -83,6 +84,9 @@ func travelled() arrows {
 
 func (a *arrows) note(s, next *State, e Event) {
 	why := inWords(e)
+	if s.Halt == HaltFence && e.Kind == Exited {
+		why += " after a fence" // and is not ended
+	}
 	add(a.phases, s.phase(), next.phase(), why)
 	for _, g := range [...]*Gen{&s.Cur, &s.Next, &s.Old} {
 		to := "gone"
@@ -123,7 +127,7 @@ func (e *Event) asked() bool {
 // phase is what status says of s, in one word.
 func (s *State) phase() string {
 	switch {
-	case s.Gone:
+	case s.Gone && s.Halt.ends():
 		return "gone"
 	case s.Slot.State == SlotServing && s.Attempt.Gen != 0:
 		return "swapping"
@@ -146,7 +150,7 @@ func inWords(e Event) string {
 			return "retry"
 		}
 	case HaltAsked:
-		return [...]string{"", "shutdown", "stop", "remove"}[e.Halt]
+		return [...]string{"", "shutdown", "stop", "remove", "fence"}[e.Halt]
 	case TimerFired:
 		return [...]string{"", "back-off over", "sweep", "settled", ""}[e.Timer]
 	case StopDone:
@@ -270,6 +274,7 @@ func (c *config) what() string {
 		{c.asks&askShutdown != 0, "shutdown"},
 		{c.asks&askStop != 0, "stop"},
 		{c.asks&askRemove != 0, "remove"},
+		{c.asks&askFence != 0, "a fence at any moment"},
 		{c.left.puts > 0, "a best-effort record that fails"},
 		{c.left.fresh > 0, "no number for a generation"},
 		{c.late, "late answers"},

@@ -22,20 +22,32 @@ func (m *machine) switched() {
 	m.s.WakeWanted, m.s.DownHeld, m.s.ReportOwed = false, false, false
 	m.s.StartWanted = m.s.StartWanted && m.s.Attempt.Desired != m.s.Desired.Rev // committed while the slot was stored
 	m.out.add(Effect{Kind: RecordSwitched, Gen: cur.ID, Rel: cur.Rel})
-	if old.ID != 0 {
-		m.s.Old = old
-		if old.Stage == Serving {
-			m.s.Old.Stage = Draining
+	m.retire(old)
+	m.serveOn()
+	switch owed := cur.Rel.Rev > m.s.Reported; {
+	case owed && m.fenced(): // it came while the slot was being stored: the switch stands
+		m.s.ReportOwed = true
+		m.outcome(Done, ReasonNotReported)
+	case owed:
+		m.s.Attempt.Reporting = true
+		m.report()
+	default:
+		m.outcome(Done, ReasonNone)
+	}
+}
+
+// retire lets what was switched away from drain. After a fence the next owner does.
+func (m *machine) retire(old Gen) {
+	if old.ID == 0 {
+		return
+	}
+	m.s.Old = old
+	if old.Stage == Serving {
+		m.s.Old.Stage = Draining
+		if !m.fenced() {
 			m.out.add(Effect{Kind: Drain, Gen: old.ID})
 		}
 	}
-	m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: cur.ID})
-	if cur.Rel.Rev > m.s.Reported {
-		m.s.Attempt.Reporting = true
-		m.report()
-		return
-	}
-	m.outcome(Done, ReasonNone)
 }
 
 // reported: whatever came of the record, the switch stands. One that could not
@@ -82,7 +94,7 @@ func (m *machine) curAnswer(e Event) {
 	switch {
 	case e.Kind == SleepDone && m.s.Cur.Stage == Serving:
 		m.slept(e)
-	case e.Kind == DrainDone && m.s.Cur.Stage == Draining:
+	case e.Kind == DrainDone && m.s.Cur.Stage == Draining && !m.fenced():
 		m.s.Attempt.Stopped = m.s.Attempt.Gen != 0
 		m.stopCur()
 	case e.Kind == StopDone && (m.s.Cur.Stage == Stopping || m.s.Cur.Stage == Unproven):
@@ -130,6 +142,7 @@ func (m *machine) unprovenHold() {
 
 func (m *machine) oldAnswer(e Event) {
 	switch stage := m.s.Old.Stage; {
+	case e.Kind == DrainDone && m.fenced(): // it stays as it is
 	case e.Kind == DrainDone && stage == Draining:
 		m.s.Old.Stage = Stopping
 		m.out.add(Effect{Kind: Stop, Gen: m.s.Old.ID})
@@ -151,6 +164,7 @@ func (m *machine) exited(e Event) {
 		m.nextExited()
 	case e.Gen == m.s.Cur.ID:
 		m.curExited(e)
+	case m.fenced(): // what is left of it is for the next owner to end
 	case e.Gen == m.s.Old.ID && m.s.Old.Stage == Draining:
 		m.s.Old.Stage = Stopping
 		m.out.add(Effect{Kind: Stop, Gen: e.Gen})
@@ -171,6 +185,10 @@ func (m *machine) nextExited() {
 // before anything starts in its place.
 func (m *machine) curExited(e Event) {
 	if m.s.Cur.Stage != Serving && m.s.Cur.Stage != Draining {
+		return
+	}
+	if m.fenced() { // what is left of it is for the next owner to end
+		m.s.Cur.Stage = Unproven
 		return
 	}
 	if m.s.Cur.Stage == Draining {
@@ -211,10 +229,13 @@ func (m *machine) sleep() {
 
 func (m *machine) slept(e Event) {
 	if e.Result != OK {
-		m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: m.s.Cur.ID})
+		m.serveOn()
 		return
 	}
 	m.s.Slot = m.asleepSlot()
+	if m.fenced() {
+		return // the slot names it again
+	}
 	m.stopCur()
 }
 
@@ -229,10 +250,17 @@ func (m *machine) armSweep() {
 // unproven until its proof arrives, so what is down does not flicker.
 func (m *machine) sweep() {
 	m.s.SweepArmed = false
-	for _, g := range []*Gen{&m.s.Cur, &m.s.Next, &m.s.Old} {
+	swept := []*Gen{&m.s.Next, &m.s.Cur, &m.s.Old}
+	if m.fenced() {
+		swept = swept[:1] // what it has called off; the rest is for the next owner
+	}
+	for _, g := range swept {
 		if g.Stage == Unproven {
 			m.out.add(Effect{Kind: Stop, Gen: g.ID, Kill: true})
 		}
+	}
+	if m.fenced() {
+		return
 	}
 	if m.s.Limit == LimitStuck {
 		m.s.Limit = LimitRaised // converge restores it
@@ -255,10 +283,11 @@ func (m *machine) report() {
 	m.out.add(Effect{Kind: Report, Gen: cur.ID, Rel: cur.Rel, Quiet: cur.Rel.Rev != m.s.Desired.Rev})
 }
 
-// halt ends what a barrier ends. A shutdown leaves the incumbent running.
+// halt ends what a barrier ends. A shutdown leaves the incumbent running, and a
+// fence everything but the attempt.
 func (m *machine) halt() {
-	if m.s.Halt == HaltShutdown {
-		m.gone(m.s.Next.ID == 0)
+	if !m.s.Halt.ends() {
+		m.gone(m.s.Next.ID == 0 && m.s.Attempt.Gen == 0)
 		return
 	}
 	m.place()

@@ -128,6 +128,8 @@ func (w *world) gen(id GenID) *worldGen {
 	return nil
 }
 
+func (w *world) fenced() bool { return w.up && w.s.Halt == HaltFence }
+
 func (w *world) addGen(e Effect) *worldGen {
 	if g := w.gen(e.Gen); g != nil {
 		return g
@@ -558,6 +560,9 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 			w.settle = 0
 		}
 	case RecordOutcome:
+		if w.fenced() {
+			return false // people are told; nothing is written
+		}
 		if e.Outcome == Down && e.Mode == Hold && e.Reason <= ReasonUnhealthy && x.before.Attempt.Stopped {
 			w.d.heldDown = true
 		}
@@ -632,7 +637,7 @@ func (x *explorer) settleGhost(w *world) {
 		x.acquire(w, uint8(w.slot.Gen))
 	case SlotAsleep:
 		w.g.wake = true
-	case SlotEmpty, SlotMaintenance, SlotDown, SlotRemoved:
+	case SlotEmpty, SlotMaintenance, SlotDown, SlotRemoved, SlotFenced:
 		w.g.parked, w.g.wake = false, false
 		w.g.ends()
 	case SlotWaking, SlotHolding, SlotPaused:

@@ -10,9 +10,9 @@ const (
 // Gap is how far s is from rest: 0 where nothing is left to be done, and smaller
 // after every step that the machine takes by itself. Those are the good answers to
 // its effects and its timers; what people ask, what ends by itself and what fails
-// may widen it.
+// may widen it. After a fence it stays what is left to the next owner.
 func Gap(s State) int {
-	if s.Gone && s.Halt != HaltShutdown {
+	if s.Gone && s.Halt.ends() {
 		return 0
 	}
 	n := gapLimit[s.Limit] + gapFlag(s.SweepArmed) + gapFlag(s.Attempt.Reporting)
@@ -44,7 +44,7 @@ func gapFlag(yes bool) int {
 // gapOf is what one generation has before it.
 func gapOf(g Gen, h Halt) int {
 	switch {
-	case g.ID == 0, g.Stage == Serving && h < HaltStop:
+	case g.ID == 0, g.Stage == Serving && !h.ends():
 		return 0
 	case g.Stage < Serving:
 		return int(Serving-g.Stage+1) * gapStage

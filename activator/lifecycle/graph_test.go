@@ -23,6 +23,7 @@ const (
 	askShutdown = askHalt << HaltShutdown
 	askStop     = askHalt << HaltStop
 	askRemove   = askHalt << HaltRemove
+	askFence    = askHalt << HaltFence
 )
 
 // config is one bounded environment.

@@ -15,6 +15,7 @@ package lifecycle
 //	I9   see liveness_test.go; no two releases of usher's own in a row; the gap falls on every step of the machine's own (core)
 //	I10  intent, start, "has run" and switch are recorded before they happen; what was switched to and lives is adopted (core)
 //	I11  no go-byte for bytes that were never verified (core); they are the bytes that run (env)
+//	F    after a fence: no start, stop (but of the attempt that it calls off), sleep, drain, switch, commit, report or restored limit, and no other outcome than fenced or done (core)
 //	P1   whatever a generation waits for is under way; timers are armed as the core believes
 //	P2   no request is parked while nothing is under way
 //	P3   a drain that something waits for hurries
@@ -22,6 +23,9 @@ package lifecycle
 
 // checkEffect asks of one effect, before it is carried out, whether it may be.
 func (x *explorer) checkEffect(w *world, e Effect) {
+	if w.fenced() || x.before.Halt == HaltFence {
+		x.checkFenced(w, e)
+	}
 	g := w.gen(e.Gen)
 	switch e.Kind {
 	case Verify, Intent:
@@ -61,6 +65,24 @@ func (x *explorer) checkEffect(w *world, e Effect) {
 		}
 	case Gone:
 		x.checkGone(w)
+	}
+}
+
+// checkFenced: usher does not own its state any more.
+func (x *explorer) checkFenced(w *world, e Effect) {
+	ok := false
+	switch e.Kind {
+	case Place, Forget, RecordSwitched, Disarm, Gone:
+		ok = true
+	case Stop:
+		ok = e.Gen != w.s.Cur.ID && e.Gen != w.s.Old.ID
+	case Arm:
+		ok = e.Timer == TimerSweep
+	case RecordOutcome:
+		ok = e.Outcome == Done || e.Outcome == Restored || e.Outcome == Abandoned && e.Reason == ReasonFenced
+	}
+	if !ok {
+		x.fail("F", "after a fence: %s", e)
 	}
 }
 
@@ -174,7 +196,7 @@ func (x *explorer) checkPlace(w *world, e Effect) {
 	if w.slot.State == SlotServing && (e.Slot.State != SlotServing || e.Slot.Gen != w.slot.Gen) {
 		ev, cur := x.event, w.slot.Gen
 		late := x.cfg.between && ev.Kind == SwitchDone && x.before.stopsServing()
-		ok := late || ev.Kind == PauseAsked || ev.Kind == HaltAsked || ev.Kind == Exited && ev.Gen == cur || x.before.Attempt.Mode == Hold
+		ok := late || ev.Kind == PauseAsked || ev.Kind == HaltAsked && ev.Halt != HaltFence || ev.Kind == Exited && ev.Gen == cur || x.before.Attempt.Mode == Hold
 		if !ok {
 			x.fail("I6", "the slot leaves generation %d, which serves", cur)
 		}
@@ -275,7 +297,7 @@ func (x *explorer) checkOutcome(w *world, g *worldGen, e Effect) {
 // stays: the slot names the generation, or what was asked while it was being
 // switched to has taken it away again.
 func (x *explorer) stays(w *world, gen GenID) bool {
-	return w.slot.State == SlotServing && w.slot.Gen == gen || x.cfg.between && w.s.stopsServing() && w.slot.State != SlotServing
+	return w.slot.State == SlotServing && w.slot.Gen == gen || x.cfg.between && (w.s.stopsServing() || w.fenced()) && w.slot.State != SlotServing
 }
 
 func (s *State) stopsServing() bool { return s.Paused || s.Halt == HaltStop || s.Halt == HaltRemove }
@@ -283,7 +305,7 @@ func (s *State) stopsServing() bool { return s.Paused || s.Halt == HaltStop || s
 func (x *explorer) checkGone(w *world) {
 	for i := range w.ng {
 		g := &w.gens[i]
-		if g.proc != procNone && (w.s.Halt != HaltShutdown || GenID(g.id) == w.s.Next.ID) {
+		if g.proc != procNone && (w.s.Halt.ends() || GenID(g.id) == w.s.Next.ID) {
 			x.fail("I8", "the app is gone and generation %d may be alive", g.id)
 		}
 	}
@@ -334,7 +356,7 @@ func (x *explorer) checkWorld(w *world) {
 		x.fail("I2", "the edge holds %+v and the core believes %+v", w.slot, s.Slot)
 	}
 	behind := s.Reported > Revision(w.d.reported) || s.Reported < Revision(w.d.reported) && !x.cfg.uncertain
-	if behind || s.Desired.Rev != Revision(w.d.desired) || s.Good.Rev < Revision(w.d.good) {
+	if !w.fenced() && (behind || s.Desired.Rev != Revision(w.d.desired) || s.Good.Rev < Revision(w.d.good)) {
 		x.fail("I1", "the core's pointers are not those of the record")
 	}
 	if w.raised && s.Limit == LimitOne {
@@ -373,14 +395,14 @@ func (x *explorer) checkUnderWay(w *world, g *Gen) {
 		c := w.s.Cur.Stage
 		ok = c == Draining || c == Stopping
 	case Draining:
-		ok = wg.drain
+		ok = wg.drain || w.fenced()
 		if g.ID == w.s.Old.ID && !wg.cut && w.s.Next.ID == 0 && w.s.Attempt.Gen == 0 && w.s.mismatch() {
 			x.fail("P3", "an attempt waits for the drain of generation %d, which does not hurry", g.ID)
 		}
 	case Stopping:
 		ok = wg.stop
 	case Unproven:
-		ok = w.has(TimerSweep) || wg.stop
+		ok = w.has(TimerSweep) || wg.stop || w.fenced() && g.ID != w.s.Next.ID
 	}
 	if !ok {
 		x.fail("P1", "generation %d is %s and nothing is under way for it", g.ID, g.Stage)
@@ -395,13 +417,13 @@ func (x *explorer) checkTimers(w *world) {
 	switch s.Limit {
 	case LimitOne:
 	case LimitRaised:
-		if s.Next.ID == 0 && s.Old.ID == 0 {
+		if s.Next.ID == 0 && s.Old.ID == 0 && !w.fenced() {
 			x.fail("P1", "the limit is raised, only one generation is left, and it is not restored")
 		}
 	case LimitRestoring:
 		x.fail("P1", "the limit is being restored and no answer is on its way")
 	case LimitStuck:
-		if !w.has(TimerSweep) {
+		if !w.has(TimerSweep) && !w.fenced() {
 			x.fail("P1", "a limit that could not be restored is not tried again")
 		}
 	}

@@ -19,7 +19,7 @@ func (m *machine) raiseLimit() {
 
 // restoreLimit lowers the limit when only one generation is left, or none.
 func (m *machine) restoreLimit() {
-	if m.s.Limit != LimitRaised || m.s.Next.ID != 0 || m.s.Old.ID != 0 {
+	if m.fenced() || m.s.Limit != LimitRaised || m.s.Next.ID != 0 || m.s.Old.ID != 0 {
 		return
 	}
 	m.s.Limit = LimitRestoring

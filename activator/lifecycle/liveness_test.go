@@ -5,7 +5,7 @@ import "testing"
 // Liveness (I9), as questions about the graph of all states. "Quiet" means that
 // nobody asks for anything and nothing crashes.
 //
-//	L1  where nothing happens by itself any more, the gap is 0 and it is settled: what is wanted serves or sleeps, or it is a failure that says why
+//	L1  where nothing happens by itself any more, the gap is 0 (but after a fence) and it is settled: what is wanted serves or sleeps, or it is a failure that says why
 //	L2  quiet and without failures, every way ends: there is no cycle (with L1: it always gets to what is wanted)
 //	L3  quiet, whatever fails: no cycle spawns without the back-off timer
 //	L4  and on a cycle that spawns, the pauses have grown to their longest
@@ -27,7 +27,7 @@ func (x *explorer) mark(w *world) mark {
 	if w.s.Backoff == maxBackoff {
 		m |= markSaturated
 	}
-	if Gap(w.s) == 0 {
+	if Gap(w.s) == 0 || w.fenced() && w.s.Gone { // the rest is for the next owner
 		m |= markNear
 	}
 	return m

@@ -38,12 +38,15 @@ func (x *explorer) moves(w *world, out []move) []move {
 	}
 	if w.nl > 0 { // the mailbox takes nothing else before
 		out = append(out, move{kind: moveLocal})
-		if x.cfg.between && w.local[0].kind == SwitchDone {
+		switch {
+		case x.cfg.between && w.local[0].kind == SwitchDone:
 			out = x.asks(w, out)
+		case x.cfg.asks&askFence != 0 && !w.fenced(): // it is found by the write that it spoils
+			out = append(out, move{kind: moveAsked, ev: Event{Kind: HaltAsked, Halt: HaltFence}})
 		}
 		return out
 	}
-	if w.gone && w.s.Halt != HaltShutdown {
+	if w.gone && w.s.Halt.ends() {
 		return out
 	}
 	for i := range w.ng {
@@ -135,6 +138,12 @@ func (x *explorer) genMoves(w *world, g *worldGen, out []move) []move {
 func (x *explorer) asks(w *world, out []move) []move {
 	ask := func(e Event) { out = append(out, move{kind: moveAsked, ev: e}) }
 	c := &x.cfg
+	if w.fenced() { // what people ask is refused, because it cannot be recorded; the rest is the lemma's
+		if c.asks&askRequest != 0 && !w.g.parked && w.g.inside == 0 && w.d.desired > 0 {
+			out = append(out, move{kind: moveArrives})
+		}
+		return out
+	}
 	if w.left.commits > 0 {
 		ask(Event{Kind: Committed})
 	}
@@ -165,7 +174,7 @@ func (x *explorer) asks(w *world, out []move) []move {
 	if c.asks&askMaintain != 0 && !w.s.Maintenance {
 		ask(Event{Kind: PauseAsked, Maintenance: true})
 	}
-	for h := HaltShutdown; h <= HaltRemove; h++ {
+	for h := HaltShutdown; h <= HaltFence; h++ {
 		if c.asks&(askHalt<<h) != 0 && w.s.Halt < h {
 			ask(Event{Kind: HaltAsked, Halt: h})
 		}

@@ -64,7 +64,7 @@ func ahead(spoil func(s *State, e *Event)) func(State, Event) (State, Effects) {
 
 func mutants() []mutant {
 	return slices.Concat(startMutants(), switchMutants(), endMutants(), recoverMutants(), patienceMutants(),
-		limitMutants(), betweenMutants(), controllerMutants())
+		limitMutants(), betweenMutants(), controllerMutants(), fenceMutants())
 }
 
 func startMutants() []mutant {
@@ -270,14 +270,16 @@ func switchMutants() []mutant {
 	}
 }
 
-func endMutants() []mutant {
-	blame := func(why Reason) func(State, Event, *State, *Effects) {
-		return func(_ State, _ Event, s *State, f *Effects) {
-			if o := f.find(RecordOutcome); o != nil && o.Reason == why {
-				o.Outcome, o.Reason = Failed, ReasonExited
-			}
+// blame counts an attempt that ends for that reason against its build.
+func blame(why Reason) func(State, Event, *State, *Effects) {
+	return func(_ State, _ Event, s *State, f *Effects) {
+		if o := f.find(RecordOutcome); o != nil && o.Reason == why {
+			o.Outcome, o.Reason = Failed, ReasonExited
 		}
 	}
+}
+
+func endMutants() []mutant {
 	return []mutant{
 		{name: "counts a superseded attempt against its build", config: "overlap", caught: []string{"I5"}, step: after(blame(ReasonSuperseded))},
 		{name: "counts what the box refused against the build", config: "overlap", caught: []string{"I5"}, step: after(blame(ReasonNotStarted))},
@@ -530,7 +532,7 @@ func TestEveryMutantIsCaughtByTheInvariantItBreaks(t *testing.T) {
 	if len(all) < 15 {
 		t.Fatalf("only %d mutants", len(all))
 	}
-	for _, name := range []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "P1", "P2", "P3", "C reloader", "C sweeper", "C roller", "C waker", "C idler", "C attempt", "L1", "L2", "L3", "L4", "L5"} {
+	for _, name := range []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "F", "P1", "P2", "P3", "C reloader", "C sweeper", "C roller", "C waker", "C idler", "C attempt", "L1", "L2", "L3", "L4", "L5"} {
 		if !slices.ContainsFunc(all, func(m mutant) bool { return slices.Equal(m.caught, []string{name}) }) {
 			t.Errorf("no mutant shows that %s catches anything", name)
 		}

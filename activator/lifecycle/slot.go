@@ -31,18 +31,22 @@ func (m *machine) slotState() SlotState {
 		return SlotRemoved
 	case s.Halt == HaltStop:
 		return SlotDown
+	case s.Slot.State == SlotRemoved: // for ever: nothing is routed to it
+		return SlotRemoved
 	case s.Maintenance:
 		return SlotMaintenance
-	case s.Paused:
+	case s.Paused && !m.fenced():
 		return SlotPaused
-	case s.Cur.Stage == Serving:
+	case s.Cur.Stage == Serving && !s.Paused:
 		return SlotServing
+	case s.Desired.Rev == 0:
+		return SlotEmpty
+	case m.fenced(): // also of a paused app: nobody can resume it
+		return SlotFenced
 	case s.Attempt.Gen != 0 && (s.Cur.Stage == Draining || s.Attempt.Stopped):
 		return SlotHolding
 	case s.Attempt.Gen != 0:
 		return SlotWaking
-	case s.Desired.Rev == 0:
-		return SlotEmpty
 	case m.blocked():
 		return SlotDown
 	case s.WakeWanted || s.StartWanted:

@@ -18,6 +18,9 @@ func Step(s State, e Event) (State, Effects) {
 }
 
 func (m *machine) apply(e Event) {
+	if m.fenced() && e.Kind < Exited {
+		return // what people ask is for the next owner
+	}
 	switch e.Kind {
 	case Committed:
 		m.committed(e.Release)
@@ -45,6 +48,9 @@ func (m *machine) apply(e Event) {
 		m.answer(e)
 	}
 }
+
+// fenced says that usher does not own its state any more.
+func (m *machine) fenced() bool { return m.s.Halt == HaltFence }
 
 // answer routes the answer of an effect to the generation it is about.
 func (m *machine) answer(e Event) {
@@ -127,6 +133,9 @@ func (m *machine) resume() {
 
 // serveOn takes up what rests while the slot does not name the incumbent.
 func (m *machine) serveOn() {
+	if m.fenced() {
+		return
+	}
 	m.out.add(Effect{Kind: Arm, Timer: TimerIdle, Gen: m.s.Cur.ID})
 	if m.s.ReportOwed {
 		m.armSweep()
@@ -232,6 +241,8 @@ func (m *machine) hurry() {
 // admission, at every answer and so right before exec and before the switch.
 func (m *machine) stale() Reason {
 	switch {
+	case m.s.Halt == HaltFence:
+		return ReasonFenced
 	case m.s.Halt == HaltRemove:
 		return ReasonRemoved
 	case m.s.Halt == HaltStop:

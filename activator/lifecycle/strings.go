@@ -15,7 +15,7 @@ func (o Outcome) String() string { return outcomeNames[o] }
 var reasonNames = [...]string{
 	"",
 	"exec failed", "exited", "unhealthy",
-	"superseded", "paused", "removed", "stopped", "shutdown",
+	"superseded", "paused", "removed", "stopped", "shutdown", "fenced",
 	"digest mismatch", "not started", "not recorded", "limit not applied", "cgroup not fresh", "not reported",
 	"stop unproven", "crashed", "backing off", "held down",
 	"vanished", "listener not owned",
@@ -31,7 +31,7 @@ var stageNames = [...]string{
 func (s Stage) String() string { return stageNames[s] }
 
 var slotNames = [...]string{
-	"empty", "asleep", "waking", "serving", "holding", "paused", "maintenance", "down", "removed",
+	"empty", "asleep", "waking", "serving", "holding", "paused", "maintenance", "down", "removed", "fenced",
 }
 
 func (s SlotState) String() string { return slotNames[s] }

@@ -20,7 +20,7 @@ var effectNames = [...]string{
 var (
 	timerNames  = [...]string{"none", "back-off", "sweep", "settle", "idle"}
 	resultNames = [...]string{"ok", "build failed", "refused"}
-	haltNames   = [...]string{"none", "shutdown", "stop", "remove"}
+	haltNames   = [...]string{"none", "shutdown", "stop", "remove", "fence"}
 )
 
 // String is for the traces of the tests.

@@ -58,6 +58,7 @@ const (
 	ReasonRemoved      // the app was removed
 	ReasonStopped      // the app was told to stop
 	ReasonShutdown     // usher is shutting down
+	ReasonFenced       // usher does not own its state any more
 	ReasonMismatch     // the staged bytes are not the bytes that were committed
 	ReasonNotStarted   // the process could not be set up (cgroup, user, port, fork)
 	ReasonNotRecorded  // a durable record could not be written
@@ -146,6 +147,7 @@ const (
 	SlotMaintenance                  // refused with the owner's page
 	SlotDown                         // refused with Retry-After
 	SlotRemoved                      // refused
+	SlotFenced                       // refused with Retry-After: usher may start nothing any more
 )
 
 // CacheKey names a cache generation of the app: that of a release, or of one
@@ -176,7 +178,8 @@ const (
 	LimitStuck                  // the restore failed; the sweep tries again
 )
 
-// Halt is a barrier that cancels what is in flight and starts nothing more.
+// Halt is a barrier that cancels what is in flight and starts nothing more. A later
+// one outdoes those before it.
 type Halt uint8
 
 // The halts.
@@ -185,7 +188,11 @@ const (
 	HaltShutdown      // usher ends; the app keeps running
 	HaltStop          // usher ends and takes its apps with it
 	HaltRemove        // the app is removed
+	HaltFence         // usher does not own its state any more; the app is left as it is
 )
+
+// ends says that the app is to end, too.
+func (h Halt) ends() bool { return h == HaltStop || h == HaltRemove }
 
 // maxBackoff is where the back-off level saturates.
 const maxBackoff = 3
