@@ -67,7 +67,7 @@ func New(addr admin.Address, o Options) *Client {
 	t := &http.Transport{
 		MaxIdleConnsPerHost:   2,
 		IdleConnTimeout:       30 * time.Second,
-		ExpectContinueTimeout: 2 * time.Second,
+		ExpectContinueTimeout: 10 * time.Second, // usher answers before it reads
 		DisableCompression:    true,
 	}
 	c := &Client{

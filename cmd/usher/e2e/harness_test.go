@@ -208,6 +208,7 @@ func prepare(t *testing.T, o options) *usher {
 	u.admin = filepath.Join(u.dir, "admin.sock")
 	u.client = u.newClient()
 	u.control = &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		ExpectContinueTimeout: 10 * time.Second,
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", u.admin)
