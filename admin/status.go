@@ -84,7 +84,8 @@ type AppStatus struct {
 
 // Isolation says what keeps an app apart from others.
 type Isolation struct {
-	// Level is "cgroup", "session" or "none".
+	// Level is "cgroup", "session" or "none"; "external" for an app whose process
+	// usher does not own.
 	Level string `json:"level"`
 	// User the app runs as; empty is usher's own.
 	User string `json:"user,omitempty"`

@@ -68,7 +68,8 @@ func (c *conn) rejectHead(cause edge.Cause) {
 	c.linger = true
 }
 
-// answerOptions answers OPTIONS *, which is about the server (RFC 9110 §9.3.7).
+// answerOptions answers OPTIONS *, which is about the server (RFC 9110 §9.3.7), and
+// one whose last recipient the server is (§7.6.2).
 func (c *conn) answerOptions() {
 	c.settleBody()
 	c.mem.out = appendStatus(c.mem.out[:0], 200)

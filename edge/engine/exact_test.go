@@ -88,6 +88,14 @@ func TestWhatReachesTheApp(t *testing.T) {
 			"POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 0\r\n" + added + "\r\n",
 		},
 		{
+			"Max-Forwards of OPTIONS counts down", "9110 7.6.2", "OPTIONS / HTTP/1.1\r\n" + gateHost + "A: 1\r\nmax-forwards: 7\r\nB: 2\r\n\r\n",
+			"OPTIONS / HTTP/1.1\r\nHost: app.test\r\nA: 1\r\nmax-forwards: 6\r\nB: 2\r\n" + added + "\r\n",
+		},
+		{
+			"Max-Forwards of other methods passes", "9110 7.6.2", gateGet("Max-Forwards: 0\r\n"),
+			"GET / HTTP/1.1\r\nHost: app.test\r\nMax-Forwards: 0\r\n" + added + "\r\n",
+		},
+		{
 			"traceparent passes", "-", gateGet("traceparent: 00-a-b-01\r\ntracestate: c\r\n"),
 			"GET / HTTP/1.1\r\nHost: app.test\r\ntraceparent: 00-a-b-01\r\ntracestate: c\r\n" + added + "\r\n",
 		},
@@ -117,7 +125,7 @@ func TestWhatReachesTheApp(t *testing.T) {
 
 // TestWhatReachesTheClient is the other way: status line, order and case are the
 // app's, framing and Connection are ours, and nothing is added but the fields
-// that docs/architecture.md names.
+// that docs/operations.md names.
 func TestWhatReachesTheClient(t *testing.T) {
 	const added = "Usher-Generation: 1\r\nVia: 1.1 edge-1\r\n"
 	old := strings.Replace(added, "Via: 1.1", "Via: 1.0", 1)

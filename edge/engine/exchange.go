@@ -16,7 +16,7 @@ func (c *conn) exchange() {
 	case c.mem.req.Loops(c.viaName()):
 		c.refuse(edge.CauseLoop)
 		return
-	case string(c.mem.req.Path) == "*":
+	case string(c.mem.req.Path) == "*", c.mem.req.IsLast():
 		c.answerOptions()
 		return
 	}

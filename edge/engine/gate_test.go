@@ -115,6 +115,8 @@ func gateRefusals() []gateCase {
 		{"version other than 1.0 or 1.1", "9110 15.6.6", "0.9", "GET / HTTP/0.9\r\n" + gateHost + "\r\n", 505},
 		{"CONNECT", "9110 9.3.6", "authority", "CONNECT app.test:443 HTTP/1.1\r\n" + gateHost + "\r\n", 405},
 		{"TRACE", "9110 9.3.8", "path", "TRACE / HTTP/1.1\r\n" + gateHost + "\r\n", 405},
+		{"Max-Forwards of OPTIONS", "9110 7.6.2", "no number", "OPTIONS / HTTP/1.1\r\n" + gateHost + "Max-Forwards: 1, 2\r\n\r\n", 400},
+		{"Max-Forwards of OPTIONS", "9110 7.6.2", "twice", "OPTIONS / HTTP/1.1\r\n" + gateHost + "Max-Forwards: 0\r\nMax-Forwards: 9\r\n\r\n", 400},
 		{"Expect other than 100-continue", "9110 10.1.1", "unknown", gatePost("Content-Length: 5\r\nExpect: wonders\r\n", "hello"), 417},
 	}
 }
@@ -198,6 +200,32 @@ func TestTheGateAnswersOptionsStarItself(t *testing.T) { // RFC 9110 9.3.7, RFC 
 	c.status(200)
 	if len(app.seen()) != 1 {
 		t.Errorf("OPTIONS of a path is the app's: %q", app.seen())
+	}
+}
+
+// A request that may go no further is answered as OPTIONS * is: no app is asked,
+// whoever the host is.
+func TestTheGateAnswersOptionsThatMayGoNoFurther(t *testing.T) { // RFC 9110 7.6.2
+	var app recorder
+	o := newOrigin(t, app.serve)
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	for _, host := range []string{"app.test", "nobody.test"} {
+		c.send("OPTIONS /x HTTP/1.1\r\nHost: " + host + "\r\nMax-Forwards: 0\r\nContent-Length: 5\r\n\r\nhello")
+		if a := c.read("OPTIONS"); a.StatusCode != 200 || a.ContentLength != 0 || a.Close {
+			t.Errorf("%s: %+v", host, a.Response)
+		}
+	}
+	if n := app.bytes.Load(); n > 0 {
+		t.Errorf("reached the app: %q", app.seen())
+	}
+	c.send("OPTIONS / HTTP/1.1\r\n" + gateHost + "Max-Forwards: 1\r\n\r\n")
+	c.status(200)
+	c.send(gateGet("Max-Forwards: 0\r\n"))
+	c.status(200)
+	if len(app.seen()) != 2 {
+		t.Errorf("the app was asked for %q", app.seen())
 	}
 }
 

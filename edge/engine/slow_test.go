@@ -31,6 +31,7 @@ var (
 
 var (
 	slowRequestLine = regexp.MustCompile(`^([!#$%&'*+.^_|~0-9A-Za-z\x60-]{1,64}) ((?:[!"$&-~]|%[0-9A-Fa-f]{2})+) HTTP/1\.([01])$`)
+	slowForwards    = regexp.MustCompile(`^[0-9]{1,18}$`)
 	slowStatusLine  = regexp.MustCompile(`^HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t -~\x{80}-\x{ff}]*)?$`)
 	slowField       = regexp.MustCompile(`^([!#$%&'*+.^_|~0-9A-Za-z\x60-]{1,128}):[ \t]*((?:[!-~\x{80}-\x{ff}](?:[\t -~\x{80}-\x{ff}]*[!-~\x{80}-\x{ff}])?)?)[ \t]*$`)
 	slowAbsolute    = regexp.MustCompile(`^(?i:https?)://([^/?@]*)([/?].*)?$`)
@@ -136,6 +137,9 @@ func readRequest(b []byte, ours bool) (m message, rest []byte, err error) {
 	}
 	m.last = ends(m.fields, line[3]) && !ours
 	if e := m.fields["expect"]; len(e) > 1 || len(e) == 1 && !strings.EqualFold(e[0], "100-continue") {
+		return m, nil, errRefused
+	}
+	if n := m.fields["max-forwards"]; m.method == "OPTIONS" && (len(n) > 1 || len(n) == 1 && !slowForwards.MatchString(n[0])) {
 		return m, nil, errRefused
 	}
 	if len(options(m.fields)) > 64 {

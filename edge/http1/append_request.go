@@ -43,7 +43,7 @@ func requestRuleTable() (t [nameCount]uint8) {
 		t[n] = passTrusted
 	}
 	for _, n := range []Name{
-		ContentLength, TransferEncoding, Trailer, XForwardedFor, XForwardedProto, XForwardedHost, XRequestStart,
+		ContentLength, MaxForwards, TransferEncoding, Trailer, XForwardedFor, XForwardedProto, XForwardedHost, XRequestStart,
 	} {
 		t[n] = special
 	}
@@ -116,13 +116,15 @@ func (w *forwarder) field(dst []byte, f *Field) []byte {
 	return appendField(dst, f.Name, f.Value)
 }
 
-// special writes framing where the client had it, and keeps what only a
+// special writes framing and Max-Forwards where the client had them, and keeps what only a
 // trusted peer may say, once.
 func (w *forwarder) special(dst []byte, f *Field) []byte {
 	kept := &w.start
 	switch f.Known {
 	case ContentLength:
-		return appendLength(dst, f.Name, w.r.Length)
+		return appendInt(dst, f.Name, w.r.Length)
+	case MaxForwards:
+		return w.maxForwards(dst, f)
 	case TransferEncoding:
 		return appendField(dst, f.Name, "chunked")
 	case Trailer:
@@ -141,6 +143,18 @@ func (w *forwarder) special(dst []byte, f *Field) []byte {
 		return dst
 	}
 	*kept = true
+	return appendField(dst, f.Name, f.Value)
+}
+
+// maxForwards counts down that of OPTIONS, even if Connection names it: without it
+// the request could go round for ever. Others pass as they are.
+func (w *forwarder) maxForwards(dst []byte, f *Field) []byte {
+	switch {
+	case w.r.counted:
+		return appendInt(dst, f.Name, max(w.r.forwards-1, 0))
+	case w.r.h.drops(w.r.Fields, f):
+		return dst
+	}
 	return appendField(dst, f.Name, f.Value)
 }
 
@@ -219,7 +233,7 @@ func appendField[A, B ~[]byte | ~string](dst []byte, name A, value B) []byte {
 	return append(dst, "\r\n"...)
 }
 
-func appendLength(dst, name []byte, n int64) []byte {
+func appendInt(dst, name []byte, n int64) []byte {
 	dst = append(dst, name...)
 	dst = append(dst, ": "...)
 	dst = strconv.AppendInt(dst, n, 10)

@@ -54,6 +54,42 @@ func TestForwardedHeadDropsWhatIsNotForTheApp(t *testing.T) {
 	}
 }
 
+func TestMaxForwardsOfOptionsCountsDown(t *testing.T) { // RFC 9110 7.6.2
+	for _, c := range []struct {
+		name, raw string
+		last      bool
+		want      string
+	}{
+		{"none", options(""), false, ""},
+		{"0", options("Max-Forwards: 0\r\n"), true, "Max-Forwards: 0"},
+		{"000", options("Max-Forwards: 000\r\n"), true, "Max-Forwards: 0"},
+		{"1", options("Max-Forwards: 1\r\n"), false, "Max-Forwards: 0"},
+		{"in its case", options("max-FORWARDS: 010\r\n"), false, "max-FORWARDS: 9"},
+		{"the most", options("Max-Forwards: 999999999999999999\r\n"), false, "Max-Forwards: 999999999999999998"},
+		{"named by Connection", options("Connection: Max-Forwards\r\nMax-Forwards: 5\r\n"), false, "Max-Forwards: 4"},
+		{"of OPTIONS *", "OPTIONS * HTTP/1.1\r\n" + okHost + "Max-Forwards: 2\r\n\r\n", false, "Max-Forwards: 1"},
+		{"of GET", get("Max-Forwards: 0\r\n"), false, "Max-Forwards: 0"},
+		{"of GET, named by Connection", get("Connection: Max-Forwards\r\nMax-Forwards: 0\r\n"), false, ""},
+		{"of a method in another case", "options / HTTP/1.1\r\n" + okHost + "Max-Forwards: 3\r\n\r\n", false, "Max-Forwards: 3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if r := mustRequest(t, c.raw); r.IsLast() != c.last {
+				t.Errorf("last recipient: %t, want %t", r.IsLast(), c.last)
+			}
+			got := strings.Join(forwarded(t, c.raw, &Forward{}), "\n")
+			want := strings.TrimPrefix(c.want+"\nX-Forwarded-Host: a.test", "\n")
+			if got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+	r := mustRequest(t, options("Max-Forwards: 0\r\n"))
+	raw := []byte(options(""))
+	if _, err := r.Parse(raw, nil); err != nil || r.IsLast() {
+		t.Errorf("the next request on the connection is taken for the last recipient's too: %v", err)
+	}
+}
+
 func TestForwardedHeadHoldsOnlyDocumentedAdditions(t *testing.T) {
 	if got := forwarded(t, post(""), &Forward{}); !slices.Equal(got, []string{"X-Forwarded-Host: a.test"}) {
 		t.Errorf("bare: %q", got)

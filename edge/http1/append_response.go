@@ -44,7 +44,7 @@ func AppendResponse(dst []byte, r *Response, a *Answer) []byte {
 		switch f.Known {
 		case ContentLength:
 			if r.keepsLength() {
-				dst = appendLength(dst, f.Name, r.h.length)
+				dst = appendInt(dst, f.Name, r.h.length)
 			}
 		case TransferEncoding:
 			if chunked || r.toHead && a.Minor == 1 {

@@ -43,6 +43,7 @@ var (
 	faultHostDiffers = newFault(400, "request target and Host name different authorities")
 	faultUserinfo    = newFault(400, "userinfo in the request target")
 	faultExpect      = newFault(417, "Expect other than 100-continue")
+	faultForwards    = newFault(400, "malformed or repeated Max-Forwards")
 	faultOptions     = newFault(400, "too many options in Connection")
 	faultSwitch      = newFault(400, "101 without a usable upgrade")
 

@@ -16,6 +16,8 @@ func target(s string) string { return "GET " + s + " HTTP/1.1\r\n" + okHost + "\
 
 func host(s string) string { return "GET / HTTP/1.1\r\nHost: " + s + "\r\n\r\n" }
 
+func options(fields string) string { return "OPTIONS / HTTP/1.1\r\n" + okHost + fields + "\r\n" }
+
 func post(fields string) string { return "POST / HTTP/1.1\r\n" + okHost + fields + "\r\n" }
 
 func TestGateRefusesWhatTwoParsersCouldReadDifferently(t *testing.T) {
@@ -158,6 +160,12 @@ func TestGateRefusesWhatTwoParsersCouldReadDifferently(t *testing.T) {
 		{"9110 10.1.1", "unknown expectation", post("Content-Length: 5\r\nExpect: 200-ok\r\n"), 417},
 		{"9110 10.1.1", "two expectations", post("Content-Length: 5\r\nExpect: 100-continue, x\r\n"), 417},
 		{"9110 10.1.1", "repeated Expect", post("Content-Length: 5\r\nExpect: 100-continue\r\nExpect: 100-continue\r\n"), 417},
+		{"9110 7.6.2", "empty Max-Forwards of OPTIONS", options("Max-Forwards:\r\n"), 400},
+		{"9110 7.6.2", "Max-Forwards with a sign", options("Max-Forwards: -1\r\n"), 400},
+		{"9110 7.6.2", "Max-Forwards that is no number", options("Max-Forwards: 1x\r\n"), 400},
+		{"9110 7.6.2", "Max-Forwards as a list", options("Max-Forwards: 1, 2\r\n"), 400},
+		{"9110 7.6.2", "Max-Forwards of 19 digits", options("Max-Forwards: 1000000000000000000\r\n"), 400},
+		{"9110 7.6.2", "repeated Max-Forwards", options("Max-Forwards: 1\r\nmax-forwards: 1\r\n"), 400},
 		{"9110 7.6.1", "more than 64 options in Connection", get("Connection: " + strings.Repeat("a,", 65) + "\r\n"), 400},
 	}
 	for _, c := range cases {
@@ -205,6 +213,8 @@ func TestGateAcceptsWhatIsUnambiguous(t *testing.T) {
 		{"9110 7.2", "name with underscore and dash", host("my_app-1.a.test")},
 		{"9110 7.2", "label that begins with digits", host("1a.4b")},
 		{"9110 10.1.1", "Expect in another case", post("Content-Length: 5\r\nExpect: 100-Continue\r\n")},
+		{"9110 7.6.2", "Max-Forwards of OPTIONS", options("Max-Forwards: 999999999999999999\r\n")},
+		{"9110 7.6.2", "Max-Forwards of another method is not looked at", get("Max-Forwards: x\r\nMax-Forwards: -1\r\n")},
 		{"9110 7.6.1", "64 options in Connection", get("Connection: " + strings.Repeat("a,", 64) + "\r\n")},
 	}
 	for _, c := range cases {

@@ -25,7 +25,9 @@ type Request struct {
 	Upgrade []byte
 
 	h        head
-	hostSeen bool // a Host field was read; HostPort may be set by the target before
+	counted  bool  // OPTIONS with a Max-Forwards
+	forwards int64 // its value
+	hostSeen bool  // a Host field was read; HostPort may be set by the target before
 	expects  bool
 }
 
@@ -118,12 +120,28 @@ func (r *Request) note(f *Field) *fault {
 		return r.h.noteConnection(f.Value)
 	case Upgrade:
 		r.h.noteUpgrade(f.Value)
+	case MaxForwards:
+		return r.noteForwards(f.Value)
 	case Expect:
 		if r.expects || !equalFold(f.Value, "100-continue") {
 			return faultExpect
 		}
 		r.expects = true
 	}
+	return nil
+}
+
+// noteForwards reads the Max-Forwards of OPTIONS: 1 to 18 digits, once. Those of
+// other methods may be ignored (RFC 9110 section 7.6.2), and are.
+func (r *Request) noteForwards(v []byte) *fault {
+	if string(r.Method) != "OPTIONS" {
+		return nil
+	}
+	n, ok := decimal(v)
+	if !ok || r.counted {
+		return faultForwards
+	}
+	r.counted, r.forwards = true, n
 	return nil
 }
 
@@ -220,6 +238,10 @@ func (r *Request) Loops(self []byte) bool {
 	}
 	return false
 }
+
+// IsLast reports whether the request may not be forwarded any further: an OPTIONS
+// whose Max-Forwards is 0 (RFC 9110 section 7.6.2).
+func (r *Request) IsLast() bool { return r.counted && r.forwards == 0 }
 
 // receivedBy returns the second word of an element of Via.
 func receivedBy(hop []byte) []byte {

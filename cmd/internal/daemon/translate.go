@@ -81,19 +81,16 @@ func (c *control) status(s activator.Status) admin.AppStatus {
 		Restarts: s.Restarts, Failures: uint64(s.Failures), NextRetry: some(s.NextRetry),
 		Version: itoa(s.Version),
 	}
-	if !s.External {
-		out.Proof = s.Level
-		out.Isolation = admin.Isolation{Level: s.Level}
-		out.Limits = limits(s)
-	}
-	if f, ok := c.d.file.Load().apps.find(s.Name); ok {
+	f, known := c.d.file.Load().apps.find(s.Name)
+	if known {
 		out.Hosts = f.hosts
-		if !s.External {
-			out.Isolation.User = f.user
-			if f.own {
-				out.Isolation = admin.Isolation{Level: "none"}
-			}
-		}
+	}
+	if s.External {
+		out.Isolation.Level = "external"
+	} else {
+		out.Proof = s.Level
+		out.Limits = limits(s)
+		out.Isolation = isolation(s, f, known)
 	}
 	if s.Last.Attempt != 0 {
 		out.LastOutcome = lastOutcome(s)
@@ -108,6 +105,18 @@ func (c *control) status(s activator.Status) admin.AppStatus {
 	}
 	c.traffic(s, &out)
 	return out
+}
+
+// isolation is what keeps an app apart whose processes are usher's; f is what the
+// file says of it, if it is known there.
+func isolation(s activator.Status, f appFile, known bool) admin.Isolation {
+	switch {
+	case !known:
+		return admin.Isolation{Level: s.Level}
+	case f.own:
+		return admin.Isolation{Level: "none"}
+	}
+	return admin.Isolation{Level: s.Level, User: f.user}
 }
 
 func limits(s activator.Status) *admin.Limits {

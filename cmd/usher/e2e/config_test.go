@@ -340,6 +340,9 @@ func TestATargetIsSwappedByItsAddress(t *testing.T) {
 	if body := ok(t, u.get("api", "/version")).body; body != "v1\n" {
 		t.Errorf("it serves %q", body)
 	}
+	if s := u.status("api"); !s.External || s.Isolation.Level != "external" || s.Isolation.User != "" || s.Proof != "" {
+		t.Errorf("what keeps a target apart: %+v, proof %q", s.Isolation, s.Proof)
+	}
 
 	begun := time.Now()
 	inside := u.inside("api", 4*time.Second)
