@@ -88,6 +88,10 @@ func TestWhatReachesTheApp(t *testing.T) {
 			"POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 0\r\n" + added + "\r\n",
 		},
 		{
+			"as many fields as a client may send, and those of ours", "6585 5", gateGet(strings.Repeat("X: y\r\n", 99)),
+			"GET / HTTP/1.1\r\nHost: app.test\r\n" + strings.Repeat("X: y\r\n", 99) + added + "\r\n",
+		},
+		{
 			"Max-Forwards of OPTIONS counts down", "9110 7.6.2", "OPTIONS / HTTP/1.1\r\n" + gateHost + "A: 1\r\nmax-forwards: 7\r\nB: 2\r\n\r\n",
 			"OPTIONS / HTTP/1.1\r\nHost: app.test\r\nA: 1\r\nmax-forwards: 6\r\nB: 2\r\n" + added + "\r\n",
 		},
