@@ -2,37 +2,9 @@ package config
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"reflect"
 )
-
-// processFields are what a generation is made of besides its build. Fields that
-// come later must be omitempty, so that a new usher does not find every app
-// changed.
-type processFields struct {
-	Command []string          `json:"command,omitempty"`
-	Env     map[string]string `json:"env,omitempty"`
-	UID     uint32            `json:"uid"`
-	GID     uint32            `json:"gid"`
-	Listen  string            `json:"listen"`
-	Hold    bool              `json:"hold,omitempty"`
-	Limits  Limits            `json:"limits,omitzero"`
-}
-
-// ProcessFingerprint changes iff a field changed that only a new process can
-// take up: command, env, user (by number), group, listen, swap, limits. Two files with equal
-// fingerprints need no new revision. An app with a target has a constant one.
-// Env values go into the hash: do not show it to those who may not know them.
-func (a *App) ProcessFingerprint() string {
-	if a.External() {
-		return digest(processFields{}).String()
-	}
-	return digest(processFields{
-		Command: a.Command, Env: a.Env, UID: a.User.UID, GID: a.User.GID, Listen: a.Listen.String(), Hold: a.Swap == Hold,
-		Limits: a.Limits,
-	}).String()
-}
 
 // EdgeFingerprint changes iff a field changed that takes effect without a new
 // process: hosts, paths, timeouts, parking, health, cache. It leaves out
@@ -42,7 +14,13 @@ func (a *App) EdgeFingerprint() Fingerprint {
 	edge.Artifact, edge.ArtifactValue, edge.Target = "", "", Addr{}
 	edge.Command, edge.Env, edge.User, edge.Listen, edge.Swap = nil, nil, Account{}, Listen{}, ""
 	edge.Limits = Limits{}
-	return digest(edge)
+	// Maps are written in key order, so equal values give equal text. Only
+	// types that JSON cannot hold make it fail, and these structs have none.
+	text, err := json.Marshal(edge)
+	if err != nil {
+		panic("config: fingerprint: " + err.Error())
+	}
+	return sha256.Sum256(text)
 }
 
 // ReleaseValue is what the file says the app's first release is: "artifact X"
@@ -60,19 +38,6 @@ func (a *App) ReleaseValue() string {
 
 // Fingerprint is equal for equal values, and for no others.
 type Fingerprint [sha256.Size]byte
-
-// String returns it in hexadecimal digits.
-func (p Fingerprint) String() string { return hex.EncodeToString(p[:]) }
-
-func digest(v any) Fingerprint {
-	// Maps are written in key order, so equal values give equal text. Only
-	// types that JSON cannot hold make it fail, and these structs have none.
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic("config: fingerprint: " + err.Error())
-	}
-	return sha256.Sum256(text)
-}
 
 // ServerChanges names the keys of [server] whose values differ, so that a reload
 // can say which of them it cannot apply without a restart.

@@ -194,7 +194,7 @@ type App struct {
 	// target uses none of the process fields below.
 	Target Addr
 
-	// Process fields: a change commits a revision (ProcessFingerprint).
+	// Process fields: a change commits a revision.
 	Command []string // empty: the artifact itself
 	Env     map[string]string
 	User    Account
