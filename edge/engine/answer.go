@@ -157,7 +157,7 @@ func (c *conn) appendConnection(b []byte) []byte {
 
 // rawMost is how many bytes are written without telling the scheduler. More
 // takes the kernel so long that others should not have to wait for it.
-const rawMost = 128 << 10
+const rawMost = 320 << 10
 
 // write sends bytes to the client. What fails it is the client's leaving or
 // slowness.

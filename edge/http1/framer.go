@@ -1,5 +1,7 @@
 package http1
 
+import "math"
+
 // Bounds of what may surround the data of a chunked body.
 const (
 	maxSizeDigits = 16
@@ -44,6 +46,20 @@ func (f *Framer) Reset(length int64) {
 	*f = Framer{length: length, budget: maxExtension, section: f.section[:0], fields: f.fields[:0]}
 	if length >= 0 {
 		f.left = length
+	}
+}
+
+// Ahead is how many bytes of body are still to come in one piece: of all of it
+// where its length is known, of the chunk that has begun where it is chunked.
+// Without an end it is as many as there are.
+func (f *Framer) Ahead() int64 {
+	switch {
+	case f.length == UntilClose:
+		return math.MaxInt64
+	case f.length >= 0 || f.state == inData:
+		return f.left
+	default:
+		return 0
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http/httputil"
 	"slices"
 	"strings"
@@ -195,6 +196,35 @@ func TestBodiesUntilCloseNeverEndByThemselves(t *testing.T) {
 	data, rest, done, err := unframe(&f, []byte("0\r\n\r\nhello"), 4)
 	if string(data) != "0\r\n\r\nhello" || len(rest) != 0 || done || err != nil || f.Done() {
 		t.Errorf("%q, %q, %t, %v", data, rest, done, err)
+	}
+}
+
+func TestWhatIsAheadIsWhatComesInOnePiece(t *testing.T) {
+	for name, c := range map[string]struct {
+		length int64
+		read   string
+		want   int64
+	}{
+		"a length":             {100, "", 100},
+		"the rest of it":       {100, "0123456789", 90},
+		"all of it":            {3, "abc", 0},
+		"no body":              {0, "", 0},
+		"until close":          {UntilClose, "abc", math.MaxInt64},
+		"no chunk yet":         {Chunked, "", 0},
+		"within a chunk size":  {Chunked, "ff", 0},
+		"a chunk":              {Chunked, "ff\r\n", 255},
+		"the rest of a chunk":  {Chunked, "ff\r\nabc", 252},
+		"between two chunks":   {Chunked, "3\r\nabc\r\n", 0},
+		"the end of a chunked": {Chunked, "3\r\nabc\r\n0\r\n\r\n", 0},
+	} {
+		var f Framer
+		f.Reset(c.length)
+		if _, _, _, err := unframe(&f, []byte(c.read), 100); err != nil {
+			t.Fatal(err)
+		}
+		if n := f.Ahead(); n != c.want {
+			t.Errorf("%s: %d, want %d", name, n, c.want)
+		}
 	}
 }
 

@@ -103,15 +103,15 @@ func (c *Conn) sendOn(fd uintptr) (done bool) {
 func (c *Conn) headOn(fd uintptr) (done bool) {
 	q := &c.asked
 	for {
-		n, err := rawio.Read(fd, c.room())
+		err := c.readOn(fd)
 		if err == syscall.EAGAIN {
 			return false
 		}
-		if err = c.took(n, err); err != nil {
-			q.err = c.headFailed(err)
-			return true
+		var n int
+		if err == nil {
+			n, err = q.res.Parse(c.unread(), q.method, &c.pool.opt.Limits)
 		}
-		if n, err = q.res.Parse(c.unread(), q.method, &c.pool.opt.Limits); err != nil {
+		if err != nil {
 			q.err = c.headFailed(err)
 			return true
 		}

@@ -1,38 +1,75 @@
 package upstream
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
-const defaultBuffer = 64 << 10
+const (
+	defaultBuffer = 64 << 10
+
+	// wideBuffer takes at once what an app's socket holds at most, by Linux's
+	// defaults (net.core.wmem_default): each piece of a body costs a read, a
+	// write and often two wake-ups, which is more than copying it costs.
+	wideBuffer = 256 << 10
+	// mostWide bounds what clients that take large answers slowly hold: 16 MiB
+	// beside a common buffer for each connection.
+	mostWide = 64
+)
 
 // Buffers is a stock of read buffers that pools may share. A connection holds
-// one only while bytes of a response pass through it.
+// one only while bytes of a response pass through it: none while it waits for
+// the app. There are common ones without limit, and a few wide ones for bodies
+// of which much is to come.
 type Buffers struct {
-	size  int
-	stock sync.Pool
-	spoil bool // overwrite what is given back, so that tests see late readers
+	size    int
+	stock   sync.Pool
+	wide    sync.Pool
+	wideOut atomic.Int64
+	spoil   bool // overwrite what is given back, so that tests see late readers
 }
 
-// NewBuffers makes a stock of buffers of size bytes each; 0 means 64 KiB. A
-// response head must fit in one.
+// NewBuffers makes a stock whose common buffers are of size bytes each; 0 means
+// 64 KiB. A response head must fit in one.
 func NewBuffers(size int) *Buffers {
 	if size <= 0 {
 		size = defaultBuffer
 	}
 	b := &Buffers{size: size}
-	b.stock.New = func() any {
-		buf := make([]byte, size)
-		return &buf
-	}
+	b.stock.New = newBuffer(size)
+	b.wide.New = newBuffer(wideBuffer)
 	return b
 }
 
-func (b *Buffers) get() *[]byte { return b.stock.Get().(*[]byte) }
+func newBuffer(size int) func() any {
+	return func() any {
+		buf := make([]byte, size)
+		return &buf
+	}
+}
+
+// get returns a buffer: a wide one if more is to come than a common one holds,
+// and not too many of those are out.
+func (b *Buffers) get(toCome int64) *[]byte {
+	if b.size < wideBuffer && toCome > int64(b.size) {
+		if b.wideOut.Add(1) <= mostWide {
+			return b.wide.Get().(*[]byte)
+		}
+		b.wideOut.Add(-1)
+	}
+	return b.stock.Get().(*[]byte)
+}
 
 func (b *Buffers) put(buf *[]byte) {
 	if b.spoil {
 		for i := range *buf {
 			(*buf)[i] = 0xdb
 		}
+	}
+	if len(*buf) > b.size {
+		b.wide.Put(buf)
+		b.wideOut.Add(-1)
+		return
 	}
 	b.stock.Put(buf)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/rawio"
 )
 
 // Conn is one connection to an app, held by one request at a time. One
@@ -33,6 +34,9 @@ type Conn struct {
 	asked question
 	ask   func(fd uintptr) bool // answers asked, kept so that it allocates nothing
 
+	drawn error                 // what the last call of draw came to
+	draw  func(fd uintptr) bool // reads once, kept for the same reason
+
 	wrote       atomic.Int64
 	started     atomic.Bool // a write was begun
 	broken      atomic.Bool // no response can come any more
@@ -53,7 +57,7 @@ type Conn struct {
 
 func newConn(p *Pool, nc net.Conn) *Conn {
 	c := &Conn{pool: p, net: nc}
-	c.peek, c.ask = c.peekAt, c.askOn
+	c.peek, c.ask, c.draw = c.peekAt, c.askOn, c.drawOn
 	if s, ok := nc.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
 			c.raw = raw
@@ -334,19 +338,49 @@ func (c *Conn) unread() []byte {
 	return (*c.buffer)[c.r:c.w]
 }
 
-// fill reads once, behind the bytes that are still unread.
+// fill reads once, behind the bytes that are still unread. It waits without a
+// buffer, unless there are such bytes.
 func (c *Conn) fill() error {
-	n, err := c.net.Read(c.room())
-	if n == 0 && err == nil {
-		err = io.ErrNoProgress
+	if c.raw == nil {
+		n, err := c.net.Read(c.room())
+		if n == 0 && err == nil {
+			err = io.ErrNoProgress
+		}
+		return c.took(n, err)
+	}
+	err := c.raw.Read(c.draw)
+	if err == nil {
+		err, c.drawn = c.drawn, nil
+	}
+	return err
+}
+
+// drawOn is the callback of fill: it reads once what is there, and reports false
+// to wait for it.
+func (c *Conn) drawOn(fd uintptr) (done bool) {
+	c.drawn = c.readOn(fd)
+	return c.drawn != syscall.EAGAIN
+}
+
+// readOn reads what is there, or fails with EAGAIN.
+func (c *Conn) readOn(fd uintptr) error {
+	n, err := rawio.Read(fd, c.room())
+	if err == syscall.EAGAIN {
+		if c.r == c.w {
+			c.release()
+		}
+		return err
 	}
 	return c.took(n, err)
 }
 
 // room is where the next read goes.
 func (c *Conn) room() []byte {
+	if c.r == c.w && c.buffer != nil && c.framer.Ahead() > int64(len(*c.buffer)) {
+		c.release() // for a wider one
+	}
 	if c.buffer == nil {
-		c.buffer = c.pool.opt.Buffers.get()
+		c.buffer = c.pool.opt.Buffers.get(c.framer.Ahead())
 	}
 	buf := *c.buffer
 	switch {
