@@ -209,7 +209,7 @@ func prepare(t *testing.T, o options) *usher {
 	u.client = u.newClient()
 	u.control = &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		ExpectContinueTimeout: 10 * time.Second,
-		DisableKeepAlives: true,
+		DisableKeepAlives:     true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", u.admin)
 		},
