@@ -64,12 +64,12 @@ func travelled() arrows {
 	for _, c := range []config{
 		{commits: []uint8{0, relCanary}, asks: day},
 		{commits: []uint8{relHold, relHold}, asks: day},
-		{commits: []uint8{0}, left: budgets{app: 2, restarts: 1}, asks: day | askRetry},
+		{commits: []uint8{0}, left: budgets{app: 2, restarts: 1}, asks: day | askRestart | askRetry},
 		{commits: []uint8{0}, left: budgets{app: 1}, asks: askPause | askMaintain | askRequest},
 		{commits: []uint8{0}, asks: askStop | askRemove | askPause | askSleep},
 		{commits: []uint8{0}, left: budgets{app: 1}, asks: askFence | askPause | askSleep},
 		{commits: []uint8{0, relLimited}, asks: askRequest},
-		{commits: []uint8{relHold}, left: budgets{restarts: 2}},
+		{commits: []uint8{relHold}, left: budgets{restarts: 2}, asks: askRestart},
 	} {
 		x := c.explorer()
 		x.step = func(s State, e Event) (State, Effects) {
@@ -237,7 +237,11 @@ func boundsTable() string {
 	var b strings.Builder
 	b.WriteString("| configuration | releases | usher crashes | the app exits | restarts | and |\n|---|---|---|---|---|---|\n")
 	for _, c := range configs() {
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %s |\n", c.name, c.releases(), c.left.usher, c.left.app, c.left.restarts, c.what())
+		name := c.name
+		if c.within != "" {
+			name += " (*)"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %s |\n", name, c.releases(), c.left.usher, c.left.app, c.left.restarts, c.what())
 	}
 	return b.String()
 }
@@ -249,7 +253,7 @@ func (c *config) releases() string {
 		for _, a := range []struct {
 			bit  uint8
 			name string
-		}{{relHold, "hold"}, {relExternal, "external"}, {relCanary, "canary"}, {relFallback, "hold with fallback"}, {relLimited, "limits"}} {
+		}{{relHold, "hold"}, {relEither, "overlap or hold"}, {relExternal, "external"}, {relCanary, "canary"}, {relFallback, "hold with fallback"}, {relLimited, "limits"}} {
 			if bits&a.bit != 0 {
 				r = a.name
 			}

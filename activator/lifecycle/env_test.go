@@ -47,6 +47,7 @@ const (
 	relOwn
 	relRan
 	relLimited
+	relEither // the owner may demand hold or not
 )
 
 const (

@@ -10,7 +10,8 @@ import (
 
 // What people may ask in a configuration, as bits.
 const (
-	askRetry uint16 = 1 << iota
+	askRestart uint16 = 1 << iota // within config.left.restarts
+	askRetry                      // and this
 	askWake
 	askSleep
 	askPause
@@ -32,14 +33,15 @@ type config struct {
 	commits   []uint8 // the releases that are committed, in this order
 	left      budgets
 	asks      uint16
-	late      bool // answers may be overtaken by the stop of their generation
-	doubts    bool // a live process may fail its one connect at recovery
-	cache     bool // follow a cache entry
-	heads     bool // remember what was reported when the request came, and let it be sent again
-	between   bool // people may ask something while a switch is under way
-	uncertain bool // a record that is said to have failed may have taken place
-	pauses    bool // tell how long the pauses of a back-off have grown
-	plain     bool // nothing beside releases, crashes and the day's work
+	late      bool   // answers may be overtaken by the stop of their generation
+	doubts    bool   // a live process may fail its one connect at recovery
+	cache     bool   // follow a cache entry
+	heads     bool   // remember what was reported when the request came, and let it be sent again
+	between   bool   // people may ask something while a switch is under way
+	uncertain bool   // a record that is said to have failed may have taken place
+	pauses    bool   // tell how long the pauses of a back-off have grown
+	plain     bool   // nothing beside releases, crashes and the day's work
+	within    string // the configuration of which it is a part, so that a test run need not visit it
 }
 
 func (c *config) start() world {

@@ -47,7 +47,8 @@ func (w *world) settled() bool {
 		return false
 	}
 	// a first release may wait for its first request, and so may the report of one
-	// that was switched to and ended before it could be reported
+	// that was switched to and ended before it could be reported: docs/lifecycle.md
+	// says why
 	first := (s.Good.Rev == 0 || s.Good.Rev == s.Desired.Rev) && s.Slot.State == SlotAsleep
 	if w.d.owed && !s.Paused && !first {
 		return false

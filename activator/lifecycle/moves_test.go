@@ -148,8 +148,11 @@ func (x *explorer) asks(w *world, out []move) []move {
 		ask(Event{Kind: Committed})
 	}
 	if w.left.restarts > 0 && w.d.desired > 0 {
-		if retry := c.asks&askRetry != 0; !retry || w.s.DownHeld || w.s.Held != 0 || w.s.Deferred != 0 || w.s.Cur.Stage == Serving {
-			ask(Event{Kind: RestartAsked, Retry: retry})
+		if c.asks&askRestart != 0 {
+			ask(Event{Kind: RestartAsked})
+		}
+		if c.asks&askRetry != 0 && (w.s.DownHeld || w.s.Held != 0 || w.s.Deferred != 0 || w.s.Cur.Stage == Serving) {
+			ask(Event{Kind: RestartAsked, Retry: true})
 		}
 	}
 	if c.asks&askWake != 0 {
@@ -351,7 +354,12 @@ func (x *explorer) asked(w *world, e Event) (Event, bool) {
 	case Committed:
 		n := len(x.cfg.commits) - int(w.left.commits)
 		w.left.commits--
-		x.commits(w, x.cfg.commits[n])
+		bits := x.cfg.commits[n]
+		if bits&relEither != 0 {
+			bits &^= relEither
+			bits |= [...]uint8{0, relHold}[x.script.choose(2)]
+		}
+		x.commits(w, bits)
 		e.Release = w.release(w.d.desired)
 		x.say("revision %d is committed", w.d.desired)
 		return e, !x.crashes(w)

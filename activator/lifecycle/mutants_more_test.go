@@ -122,6 +122,49 @@ func betweenMutants() []mutant {
 	}
 }
 
+// unchecked goes on with an attempt that is superseded while its generation is at a
+// stage, as if what is desired were asked for before it and never again.
+func unchecked(at Stage) func(State, Event) (State, Effects) {
+	return func(s State, e Event) (State, Effects) {
+		if e.Kind == Committed && s.Attempt.Gen != 0 && s.Next.Stage == at {
+			s.Desired = e.Release
+			return s, Effects{}
+		}
+		if s.Attempt.Gen != 0 {
+			s.Attempt.Desired = s.Desired.Rev
+		}
+		return Step(s, e)
+	}
+}
+
+// gateMutants leave one of the gates out, or open it too early. What the
+// controllers promise each other shows most of that sooner: each invariant is
+// asked alone.
+func gateMutants() []mutant {
+	return []mutant{
+		{
+			name: "skips the re-check at admission", config: "overlap", caught: []string{"I5"}, alone: true,
+			step: after(func(b State, e Event, s *State, f *Effects) {
+				if v := f.find(Verify); v != nil && e.Kind == Committed && b.Desired.Rev != 0 {
+					v.Rel, s.Next.Rel = b.Desired, b.Desired
+				}
+			}),
+		},
+		{name: "skips the re-check at the go-byte", config: "overlap", caught: []string{"I5"}, alone: true, step: unchecked(Preparing)},
+		{name: "skips the re-check at the switch", config: "overlap", caught: []string{"I5"}, alone: true, step: unchecked(Checking)},
+		{
+			name: "reports before the switch", config: "overlap", caught: []string{"I4"}, alone: true,
+			step: after(func(_ State, _ Event, s *State, f *Effects) {
+				if sw := f.find(Switch); sw != nil {
+					swap := *sw
+					*sw = Effect{Kind: Report, Gen: swap.Gen, Rel: swap.Rel}
+					f.add(swap)
+				}
+			}),
+		},
+	}
+}
+
 func controllerMutants() []mutant {
 	return []mutant{
 		{

@@ -12,6 +12,7 @@ type mutant struct {
 	name   string
 	config string   // where it is explored
 	caught []string // any of these
+	alone  bool     // only the first of them is asked
 	step   func(s State, e Event) (State, Effects)
 	rec    func(durable State, found []Found, fresh GenID) (State, Effects)
 	flaw   flaw // of the environment
@@ -64,7 +65,25 @@ func ahead(spoil func(s *State, e *Event)) func(State, Event) (State, Effects) {
 
 func mutants() []mutant {
 	return slices.Concat(startMutants(), switchMutants(), endMutants(), recoverMutants(), patienceMutants(),
-		limitMutants(), betweenMutants(), controllerMutants(), fenceMutants())
+		limitMutants(), betweenMutants(), controllerMutants(), gateMutants(), fenceMutants())
+}
+
+// namedMutants are mistakes that must always be among the mutants: by what they
+// are, and under which name.
+var namedMutants = map[string]string{
+	"switch before health":                                 "switches before the health check",
+	"restore the limit while two live":                     "restores the limit while two live",
+	"start the hold successor before the old is empty":     "starts a hold successor before the incumbent is empty",
+	"count a superseded attempt as failed":                 "counts a superseded attempt against its build",
+	"forget the intent":                                    "forgets the intent",
+	"report before the switch":                             "reports before the switch",
+	"undo after the switch was recorded":                   "undoes a switch that was recorded",
+	"skip the re-check at the switch":                      "skips the re-check at the switch",
+	"forget to register the retiring one":                  "forgets the retiring generation",
+	"store into the new cache generation from the old one": "stores a late answer in the cache of the new generation",
+	"count a stop that cannot be proven against the build": "counts an unproven stop against the build",
+	"skip the re-check at admission":                       "skips the re-check at admission",
+	"skip the re-check at exec":                            "skips the re-check at the go-byte",
 }
 
 func startMutants() []mutant {
@@ -283,6 +302,7 @@ func endMutants() []mutant {
 	return []mutant{
 		{name: "counts a superseded attempt against its build", config: "overlap", caught: []string{"I5"}, step: after(blame(ReasonSuperseded))},
 		{name: "counts what the box refused against the build", config: "overlap", caught: []string{"I5"}, step: after(blame(ReasonNotStarted))},
+		{name: "counts an unproven stop against the build", config: "hold", caught: []string{"I5"}, step: after(blame(ReasonUnproven))},
 		{name: "counts a pause against the build", config: "pause hold", caught: []string{"I5"}, step: after(blame(ReasonPaused))},
 		{
 			name: "says that nothing ran though it may have", config: "overlap", caught: []string{"I5"},
@@ -537,6 +557,11 @@ func TestEveryMutantIsCaughtByTheInvariantItBreaks(t *testing.T) {
 			t.Errorf("no mutant shows that %s catches anything", name)
 		}
 	}
+	for what, name := range namedMutants {
+		if !slices.ContainsFunc(all, func(m mutant) bool { return m.name == name }) {
+			t.Errorf("no mutant is named %q (%s)", name, what)
+		}
+	}
 	for _, m := range all {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
@@ -552,6 +577,9 @@ func TestEveryMutantIsCaughtByTheInvariantItBreaks(t *testing.T) {
 				x.rec = m.rec
 			}
 			x.flaw = m.flaw
+			if m.alone {
+				x.rollout.only = m.caught[0]
+			}
 			caught, trace := verdict(x)
 			if !slices.Contains(m.caught, caught) {
 				t.Errorf("caught by %q, want one of %q\n%s", caught, m.caught, trace)

@@ -20,7 +20,7 @@ func randomLife(t *rapid.T, spoil func(*explorer)) (total int) {
 	kinds := []uint8{0, relHold, relCanary, relHold | relFallback, relExternal, relLimited, relLimited | relHold}
 	c := config{
 		left: budgets{restarts: 3, usher: 4, app: 6, puts: 1, fresh: 2},
-		asks: askRetry | askWake | askSleep | askPause | askMaintain | askRequest | askShutdown | askFence, late: true, doubts: true, cache: true, heads: true,
+		asks: askRestart | askRetry | askWake | askSleep | askPause | askMaintain | askRequest | askShutdown | askFence, late: true, doubts: true, cache: true, heads: true,
 	}
 	for range rapid.IntRange(1, 3).Draw(t, "releases") {
 		c.commits = append(c.commits, rapid.SampledFrom(kinds).Draw(t, "release"))

@@ -130,7 +130,7 @@ func rolloutMutants() []rolloutMutant {
 		{in: heads, mutant: mutant{name: "sends a request again to where it was", caught: []string{servedAfterReport}, flaw: flawKeptSlot}},
 		{in: day, mutant: mutant{name: "lets a request into what was told to end", caught: []string{noServeWhileNotServing}, flaw: flawEntersEnding}},
 		{in: quiet, mutant: mutant{name: "commits in two transactions", caught: []string{reportedIsCommitted}, flaw: flawTornCommit}},
-		{in: config{commits: []uint8{0, 0}, asks: askSleep | askRetry}, mutant: mutant{
+		{in: config{commits: []uint8{0, 0}, left: budgets{restarts: 1}, asks: askSleep | askRetry}, mutant: mutant{
 			name: "reports what serves though a newer one is committed", caught: []string{reportIsNewest},
 			step: after(func(_ State, _ Event, _ *State, f *Effects) {
 				if r := f.find(Report); r != nil {
