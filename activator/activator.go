@@ -63,10 +63,11 @@ type Activator struct {
 	// applying lets one Apply or Shutdown run at a time; it is held across
 	// staging, which is slow, so nothing on a request's way takes it.
 	applying sync.Mutex
-	// mu guards apps and found. Nothing runs under it.
-	mu    sync.RWMutex
-	apps  map[string]*runner
-	found map[string][]store.Run // runtime records nobody has taken over yet
+	// mu guards apps, found and differences. Nothing runs under it.
+	mu          sync.RWMutex
+	apps        map[string]*runner
+	found       map[string][]store.Run // runtime records nobody has taken over yet
+	differences map[string][]string    // of an app, between what was recorded and what was found
 
 	observe observer // nil but in tests
 
@@ -86,7 +87,7 @@ func New(o Options) (*Activator, error) {
 		stateDir: o.StateDir, runDir: o.RunDir, bootID: o.BootID, timezone: o.Timezone,
 		commits: o.Commits, runs: o.Runs, depot: o.Depot, ports: o.Ports, backend: o.Backend, front: o.Front,
 		log: o.Log, now: o.Now, dial: o.Dial,
-		ops: newOperations(), apps: map[string]*runner{}, found: map[string][]store.Run{},
+		ops: newOperations(), apps: map[string]*runner{}, found: map[string][]store.Run{}, differences: map[string][]string{},
 		stopping: make(chan struct{}),
 	}
 	a.life, a.end = context.WithCancel(context.Background())
@@ -153,6 +154,7 @@ func (a *Activator) findStrays(recorded []store.Run) (highest uint64) {
 		a.found[run.App] = append(a.found[run.App], run)
 		highest = max(highest, run.Generation)
 		text := fmt.Sprintf("generation %d is there and has no record: it is stopped before anything is started", run.Generation)
+		a.differences[run.App] = append(a.differences[run.App], text)
 		a.commits.AppendEvent(store.Event{At: a.now(), App: run.App, Kind: "recovery", Generation: run.Generation, Text: text})
 		a.log.Warn(text, "app", run.App, "pid", run.PID)
 	}
@@ -177,7 +179,7 @@ func (a *Activator) runner(name string) (*runner, error) {
 	defer a.mu.RUnlock()
 	r := a.apps[name]
 	if r == nil {
-		return nil, fmt.Errorf("%w: no app named %q in the config file", ErrNotFound, name)
+		return nil, Refuse(ErrNotFound, "no app named %q in the config file", name)
 	}
 	return r, nil
 }
@@ -230,7 +232,7 @@ func (a *Activator) Owns(pid int) bool {
 func (a *Activator) Operation(id string) (Operation, error) {
 	o, ok := a.ops.get(id)
 	if !ok {
-		return o, fmt.Errorf("%w: operation %q is not known, or too old", ErrNotFound, id)
+		return o, Refuse(ErrNotFound, "operation %q is not known, or too old", id)
 	}
 	return o, nil
 }

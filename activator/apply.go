@@ -125,7 +125,7 @@ func (a *Activator) awaitRemoved(ctx context.Context, s App) error {
 	case <-r.gone:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: app %s is still being removed (%w): look with usher status %s, then reload again", ErrConflict, s.Name, context.Cause(ctx), s.Name)
+		return Refuse(ErrConflict, "app %s is still being removed (%w): look with usher status %s, then reload again", s.Name, context.Cause(ctx), s.Name)
 	}
 }
 
@@ -317,6 +317,7 @@ func (a *Activator) disown(r *runner) {
 	defer a.mu.Unlock()
 	if a.apps[r.name] == r {
 		delete(a.apps, r.name)
+		delete(a.differences, r.name)
 	}
 }
 

@@ -520,8 +520,8 @@ func TestWhatRunsWithoutARecordIsStoppedAndSaid(t *testing.T) {
 				for _, e := range r.w.mem.EventsSince(0, 0) {
 					said = said || e.Kind == "recovery" && e.Generation == was.Generation && strings.Contains(e.Text, "no record")
 				}
-				if !said {
-					t.Error("nobody is told of it")
+				if !said || len(is.Recovery) != 1 || !strings.Contains(is.Recovery[0], "no record") {
+					t.Errorf("told in events: %v, in status: %q", said, is.Recovery)
 				}
 			})
 		})
@@ -543,4 +543,49 @@ func TestAnAppThatLeftTheFileAndHasNoRecordIsStopped(t *testing.T) {
 			t.Errorf("%d processes run on", n)
 		}
 	})
+}
+
+// What was recorded against what is there: the difference is in the events and in
+// the status, and where there is none, status says nothing.
+func TestStatusTellsWhatWasNotFoundAsItWasRecorded(t *testing.T) {
+	for name, c := range map[string]struct {
+		until func(r *rig)
+		want  string // empty: nothing differs
+	}{
+		"it lives":                 {until: func(*rig) {}},
+		"it ended meanwhile":       {until: func(r *rig) { r.crash(); r.crashProcs() }, want: "pid 101 (switched) is not there any more"},
+		"a successor was starting": {until: func(r *rig) { r.deploy("v2 boot=10s"); settle(time.Second) }, want: "generation 2: pid 102 was still on its way up"},
+		"the old one was retiring": {
+			until: func(r *rig) {
+				go func() { _, _ = r.edge.get(context.Background(), "hello", 20*time.Second) }()
+				synctest.Wait()
+				r.wantOp(r.deploy("v2"), OpDone)
+			},
+			want: "generation 1: pid 101 (retiring) still runs and is not to serve any more",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.apply(r.app("v1"))
+				r.get("v1")
+				c.until(r)
+				r.restart()
+				settle(time.Minute)
+				got := r.status().Recovery
+				told := 0
+				for _, e := range r.w.mem.EventsSince(0, 0) {
+					if e.Kind == "recovery" && !strings.HasPrefix(e.Text, "adopted") {
+						told++
+					}
+				}
+				if n := min(1, len(c.want)); len(got) != n || told != n || n == 1 && !strings.Contains(got[0], c.want) {
+					t.Errorf("status %q, %d events; want %q", got, told, c.want)
+				}
+				r.restart()
+				if got := r.status().Recovery; len(got) != 0 {
+					t.Errorf("after another start: %q", got)
+				}
+			})
+		})
+	}
 }

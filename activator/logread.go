@@ -3,7 +3,6 @@ package activator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -32,7 +31,7 @@ func (a *Activator) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, er
 	}
 	if req.Generation != 0 {
 		if _, err := os.Stat(a.logPath(req.App, gen)); err != nil {
-			return nil, fmt.Errorf("%w: no output of generation %d of app %s is kept", ErrNotFound, gen, req.App)
+			return nil, Refuse(ErrNotFound, "no output of generation %d of app %s is kept", gen, req.App)
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,3 +253,35 @@ func TestBadRequestsAreRefusedWithoutATrace(t *testing.T) {
 }
 
 const hex64 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// What a person reads says what is the matter; the kind is for whoever branches on
+// it.
+func TestARefusalDoesNotBeginWithItsKind(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1"))
+		r.get("v1")
+		ctx, c := context.Background(), Change{App: "hello"}
+		for _, x := range []struct {
+			kind error
+			do   func() error
+		}{
+			{ErrNotFound, func() error { _, err := r.act.Wake(ctx, Change{App: "nobody"}); return err }},
+			{ErrConflict, func() error { _, err := r.act.Rollback(ctx, c, 0, ""); return err }},
+			{ErrNotFound, func() error { _, err := r.act.Rollback(ctx, c, 9, ""); return err }},
+			{ErrInvalid, func() error { _, err := r.act.Deploy(ctx, DeployRequest{Change: c}); return err }},
+			{ErrInvalid, func() error {
+				_, err := r.act.Deploy(ctx, DeployRequest{Change: c, Digest: "sha256:none"})
+				return err
+			}},
+			{ErrVersion, func() error {
+				_, err := r.act.Pause(ctx, Change{App: "hello", IfVersion: 99}, false)
+				return err
+			}},
+		} {
+			err := x.do()
+			if !errors.Is(err, x.kind) || strings.Contains(err.Error(), x.kind.Error()) {
+				t.Errorf("%v is to be of the kind %q and not to say so", err, x.kind)
+			}
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	lc "github.com/usher-edge/usher/activator/lifecycle"
@@ -68,7 +69,7 @@ func (r *runner) rebuild() error {
 	if err != nil {
 		return fmt.Errorf("make the record of app %s again: %w", r.name, err)
 	}
-	r.note("recovery", lc.GenID(serving.Generation), fmt.Sprintf("its record was lost: made again from generation %d, which ran revision %d", serving.Generation, serving.Revision))
+	r.differs(lc.GenID(serving.Generation), fmt.Sprintf("its record was lost: made again from what runs, revision %d", serving.Revision))
 	return nil
 }
 
@@ -107,6 +108,7 @@ func (r *runner) recover() {
 	if next.Cur.Rel.External && next.Cur.ID == r.fresh {
 		r.placeExternal(next.Cur)
 	}
+	r.tellFound(found, next.Cur)
 	r.recovered = true
 	r.apply(before, next, &effects)
 	r.drainLocal()
@@ -172,11 +174,62 @@ func (r *runner) adoptChild(g *generation, f *lc.Found) {
 	g.child = child
 	f.Alive = !child.Exited() && g.run.Healthy != nil && r.act.answers(g.run) && !stranger(child, g.run.Network, g.run.Address)
 	if f.Alive {
-		r.note("recovery", f.ID, fmt.Sprintf("adopted pid %d", g.run.PID))
 		r.watch(f.ID, g)
-		return
 	}
-	r.note("recovery", f.ID, fmt.Sprintf("pid %d is not there to be adopted (%s)", g.run.PID, g.run.Phase))
+}
+
+// tellFound says what was recorded and what there is of it. What is not as it was
+// recorded is shown by status too.
+func (r *runner) tellFound(found []lc.Found, cur lc.Gen) {
+	for _, f := range found {
+		g := r.gens[f.ID]
+		switch {
+		case g.external || g.run.Revision == 0: // no process of usher's; no record, which is said already
+		case f.ID == cur.ID && cur.Stage == lc.Serving && f.Stage != lc.Switching:
+			r.note("recovery", f.ID, fmt.Sprintf("adopted pid %d", g.run.PID))
+		default:
+			r.differs(f.ID, foundText(f, g, f.ID == cur.ID && cur.Stage == lc.Serving))
+		}
+	}
+}
+
+// foundText is for a generation that is not simply adopted.
+func foundText(f lc.Found, g *generation, serves bool) string {
+	pid := g.run.PID
+	switch {
+	case serves:
+		return fmt.Sprintf("adopted pid %d; usher had ended while it switched to it", pid)
+	case g.lost:
+		return fmt.Sprintf("pid %d cannot be looked for: nothing is started until it is proven gone", pid)
+	case pid == 0:
+		return "usher had ended before it was set up"
+	case g.child.Exited():
+		return fmt.Sprintf("pid %d (%s) is not there any more: what is left of it is stopped", pid, g.run.Phase)
+	case f.Alive:
+		return fmt.Sprintf("pid %d (%s) still runs and is not to serve any more: it is stopped", pid, g.run.Phase)
+	case g.run.Phase == store.PhaseStarted:
+		return fmt.Sprintf("pid %d was still on its way up: it is stopped", pid)
+	}
+	return fmt.Sprintf("pid %d (%s) runs and does not answer, or is not what listens at its address: it is stopped", pid, g.run.Phase)
+}
+
+// differs tells of something that was found at usher's start and is not as it was
+// recorded.
+func (r *runner) differs(gen lc.GenID, text string) {
+	r.note("recovery", gen, text)
+	if gen != 0 {
+		text = "generation " + itoa(int(gen)) + ": " + text
+	}
+	r.act.mu.Lock()
+	defer r.act.mu.Unlock()
+	r.act.differences[r.name] = append(r.act.differences[r.name], text)
+}
+
+// differences are those of the app, for status.
+func (r *runner) differences() []string {
+	r.act.mu.RLock()
+	defer r.act.mu.RUnlock()
+	return slices.Clone(r.act.differences[r.name])
 }
 
 // stageOf is where a recorded generation stood.

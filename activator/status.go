@@ -41,6 +41,9 @@ type Status struct {
 	IdleFrom    time.Time // when it became current
 	Version     uint64
 	Boot        time.Duration // learned
+	// Recovery is what usher found of the app at its start that was not as it had
+	// been recorded.
+	Recovery []string
 }
 
 // GenerationStatus is one generation that is not proven gone yet.
@@ -75,6 +78,7 @@ func (r *runner) status() Status {
 		Mode: lc.Overlap.String(), External: r.spec.Target != "", Level: r.act.backend.Level(), User: r.spec.Process.User,
 		Last: r.last.Outcome, LastOperation: r.last.operation, LastExit: r.last.exit, LastTail: r.last.tail,
 		Restarts: rec.Restarts, IdleTimeout: r.spec.Policy.IdleTimeout, Version: rec.Version, Boot: r.boot,
+		Recovery: r.differences(),
 	}
 	if r.spec.Process.Hold || r.spec.Process.Listen == ListenFixed {
 		s.Mode = lc.Hold.String()

@@ -581,6 +581,63 @@ func TestAnUnprovenStopKeepsAHoldDownUntilTheSweepHasTheProof(t *testing.T) {
 	})
 }
 
+// That the end of a process cannot be proven says nothing about any build, whosever
+// process it is: nothing is written into the failure book, nothing is held, and when
+// the proof is there the app goes where it was to go.
+func TestAnUnprovenStopIsNeverCountedAgainstABuild(t *testing.T) {
+	for name, c := range map[string]struct {
+		app func(*App)
+		do  func(r *rig) // while no stop can be proven
+	}{
+		"the incumbent of a hold":      {app: hold, do: func(r *rig) { r.wantOp(r.deploy("v2"), OpDown) }},
+		"the old one after an overlap": {app: func(*App) {}, do: func(r *rig) { r.wantOp(r.deploy("v2"), OpDone) }},
+		"a successor that was replaced": {app: func(*App) {}, do: func(r *rig) {
+			r.deploy("v3 boot=10s")
+			settle(2 * time.Second)
+			r.deploy("v2")
+		}},
+		"one that was put to sleep": {app: func(*App) {}, do: func(r *rig) {
+			_, err := r.act.Sleep(context.Background(), Change{App: "hello"})
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			settle(time.Minute)
+			r.deploy("v2")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.apply(r.app("v1", c.app))
+				r.get("v1")
+				unprovable := func(err error) {
+					r.w.mu.Lock()
+					defer r.w.mu.Unlock()
+					r.w.stopErr = err
+				}
+				unprovable(errors.New("still there"))
+				c.do(r)
+				settle(time.Minute)
+				unproven := func(g GenerationStatus) bool { return g.Stage == lifecycle.Unproven.String() }
+				if s := r.status(); !slices.ContainsFunc(s.Generations, unproven) {
+					t.Fatalf("every stop is proven: %+v", s.Generations)
+				}
+				rec, _ := r.w.mem.Get("hello")
+				if s := r.status(); len(rec.Failures) != 0 || rec.DownHeld || s.Failures != 0 {
+					t.Errorf("failures %+v, held down: %v", rec.Failures, rec.DownHeld)
+				}
+				for _, o := range rec.Outcomes {
+					if o.Outcome == "failed" || o.Outcome == "down" && (o.Reason != "stop unproven" || o.Executed) {
+						t.Errorf("outcome %+v", o)
+					}
+				}
+				unprovable(nil)
+				settle(time.Minute)
+				r.get("v2")
+			})
+		})
+	}
+}
+
 func TestACanaryMustStayAliveBeforeTheSwitch(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.apply(r.app("v1"))

@@ -23,13 +23,24 @@ const (
 
 // What a caller branches on.
 var (
-	ErrNotFound  = errors.New("not found")
-	ErrConflict  = errors.New("conflict")
-	ErrVersion   = errors.New("version mismatch")
-	ErrInvalid   = errors.New("invalid request")
-	ErrClosing   = errors.New("usher is shutting down")
-	errNothingTo = errors.New("nothing to go back to")
+	ErrNotFound = errors.New("not found")
+	ErrConflict = errors.New("conflict")
+	ErrVersion  = errors.New("version mismatch")
+	ErrInvalid  = errors.New("invalid request")
+	ErrClosing  = errors.New("usher is shutting down")
 )
+
+// refusal is an error of a kind, in words of its own: whoever branches on it has no
+// need to read the kind as well.
+type refusal struct{ kind, words error }
+
+func (e *refusal) Error() string   { return e.words.Error() }
+func (e *refusal) Unwrap() []error { return []error{e.kind, e.words} }
+
+// Refuse is fmt.Errorf for an error that is of a kind as well.
+func Refuse(kind error, format string, args ...any) error {
+	return &refusal{kind, fmt.Errorf(format, args...)}
+}
 
 // Change is what every request about an app carries.
 type Change struct {
@@ -56,10 +67,10 @@ func (a *Activator) Deploy(_ context.Context, req DeployRequest) (Operation, err
 	}
 	return a.change(req.Change, KindDeploy, func(r *runner, o *operation) error {
 		if req.Mode == "overlap" && r.spec.Process.Hold {
-			return fmt.Errorf("%w: app %s has swap = \"hold\" in the config file: two of it may never run at once; leave --mode out or change the file", ErrConflict, r.name)
+			return Refuse(ErrConflict, "app %s has swap = \"hold\" in the config file: two of it may never run at once; leave --mode out or change the file", r.name)
 		}
 		if (rel.Kind == store.KindTarget) != (r.spec.Target != "") {
-			return fmt.Errorf("%w: app %s is %s in the config file; deploy %s", ErrConflict, r.name, kindWord(r.spec.Target != ""), kindHint(r.spec.Target != ""))
+			return Refuse(ErrConflict, "app %s is %s in the config file; deploy %s", r.name, kindWord(r.spec.Target != ""), kindHint(r.spec.Target != ""))
 		}
 		rel.Spec = r.spec.Process.encode()
 		return r.deploy(o, req.IfVersion, rel)
@@ -87,21 +98,21 @@ func (a *Activator) release(req DeployRequest) (store.Release, error) {
 	}
 	switch {
 	case (req.Digest == "") == (req.Target == ""):
-		return rel, fmt.Errorf("%w: a deploy needs either a build or a target", ErrInvalid)
+		return rel, Refuse(ErrInvalid, "a deploy needs either a build or a target")
 	case req.Mode != "" && req.Mode != "overlap" && req.Mode != "hold":
-		return rel, fmt.Errorf("%w: mode %q: use overlap or hold", ErrInvalid, req.Mode)
+		return rel, Refuse(ErrInvalid, "mode %q: use overlap or hold", req.Mode)
 	case req.Target != "" && req.Mode == "hold":
-		return rel, fmt.Errorf("%w: a target cannot be held: usher does not own its process; leave --mode out", ErrInvalid)
+		return rel, Refuse(ErrInvalid, "a target cannot be held: usher does not own its process; leave --mode out")
 	case req.Target != "":
 		if err := checkTarget(req.Target); err != nil {
-			return rel, fmt.Errorf("%w: %w", ErrInvalid, err)
+			return rel, Refuse(ErrInvalid, "%w", err)
 		}
 		rel.Kind, rel.Target, rel.Build = store.KindTarget, req.Target, req.Target
 		return rel, nil
 	}
 	b, err := a.depot.Lookup(req.Digest)
 	if err != nil {
-		return rel, fmt.Errorf("%w: %w; upload it first", ErrInvalid, err)
+		return rel, Refuse(ErrInvalid, "%w; upload it first", err)
 	}
 	rel.Kind, rel.Digest, rel.Build, rel.ArtifactKind = store.KindArtifact, b.Digest, shortBuild(b.Digest), string(b.Kind)
 	return rel, nil
@@ -133,7 +144,7 @@ func (a *Activator) Rollback(_ context.Context, c Change, to uint64, by string) 
 		}
 		if old.Kind == store.KindArtifact {
 			if _, err := a.depot.Lookup(old.Digest); err != nil {
-				return fmt.Errorf("%w: the build of revision %d is gone: %w; deploy it again", ErrConflict, old.Revision, err)
+				return Refuse(ErrConflict, "the build of revision %d is gone: %w; deploy it again", old.Revision, err)
 			}
 		}
 		rel := old
@@ -146,7 +157,7 @@ func (r *runner) rollbackTo(to uint64) (store.Release, error) {
 	if to != 0 {
 		rel, ok := r.record.Release(to)
 		if !ok {
-			return store.Release{}, fmt.Errorf("%w: revision %d of app %s is not in its history", ErrNotFound, to, r.name)
+			return store.Release{}, Refuse(ErrNotFound, "revision %d of app %s is not in its history", to, r.name)
 		}
 		return *rel, nil
 	}
@@ -158,7 +169,7 @@ func (r *runner) rollbackTo(to uint64) (store.Release, error) {
 			return rel, nil
 		}
 	}
-	return store.Release{}, fmt.Errorf("%w: %w: app %s has no older build", ErrConflict, errNothingTo, r.name)
+	return store.Release{}, Refuse(ErrConflict, "app %s has no older build to go back to", r.name)
 }
 
 // Restart asks for a fresh generation of the current release; retry also clears
@@ -169,7 +180,7 @@ func (a *Activator) Restart(_ context.Context, c Change, retry bool) (Operation,
 			return r.noRelease()
 		}
 		if !retry && r.state.Slot.State == lc.SlotDown {
-			return fmt.Errorf("%w: app %s is down (%s): restart it with --retry, or deploy another build", ErrConflict, r.name, r.downText(r.state.Slot))
+			return Refuse(ErrConflict, "app %s is down (%s): restart it with --retry, or deploy another build", r.name, r.downText(r.state.Slot))
 		}
 		if err := r.commitRestart(c.IfVersion, retry); err != nil {
 			return err
@@ -189,7 +200,7 @@ func (r *runner) close(o *operation, st OpState, reason string) {
 }
 
 func (r *runner) noRelease() error {
-	return fmt.Errorf("%w: app %s has no release yet: usher deploy %s ARTIFACT", ErrConflict, r.name, r.name)
+	return Refuse(ErrConflict, "app %s has no release yet: usher deploy %s ARTIFACT", r.name, r.name)
 }
 
 // Wake starts the app if it sleeps.
@@ -199,9 +210,9 @@ func (a *Activator) Wake(_ context.Context, c Change) (Operation, error) {
 		case lc.SlotEmpty:
 			return r.noRelease()
 		case lc.SlotDown:
-			return fmt.Errorf("%w: app %s is down (%s): usher restart %s --retry", ErrConflict, r.name, r.downText(r.state.Slot), r.name)
+			return Refuse(ErrConflict, "app %s is down (%s): usher restart %s --retry", r.name, r.downText(r.state.Slot), r.name)
 		case lc.SlotPaused, lc.SlotMaintenance:
-			return fmt.Errorf("%w: app %s is paused: usher resume %s", ErrConflict, r.name, r.name)
+			return Refuse(ErrConflict, "app %s is paused: usher resume %s", r.name, r.name)
 		case lc.SlotServing:
 			r.close(o, OpDone, "it is awake")
 			return nil
@@ -215,7 +226,7 @@ func (a *Activator) Wake(_ context.Context, c Change) (Operation, error) {
 func (a *Activator) Sleep(_ context.Context, c Change) (Operation, error) {
 	return a.change(c, KindSleep, func(r *runner, o *operation) error {
 		if r.spec.Target != "" {
-			return fmt.Errorf("%w: app %s is a target whose process usher does not own: it cannot be put to sleep", ErrConflict, r.name)
+			return Refuse(ErrConflict, "app %s is a target whose process usher does not own: it cannot be put to sleep", r.name)
 		}
 		if r.state.Cur.ID == 0 && r.state.Attempt.Gen == 0 {
 			r.close(o, OpDone, "it is asleep")
@@ -223,7 +234,7 @@ func (a *Activator) Sleep(_ context.Context, c Change) (Operation, error) {
 		}
 		r.step(lc.Event{Kind: lc.SleepAsked})
 		if r.state.Cur.Stage == lc.Serving || r.state.Attempt.Gen != 0 {
-			return fmt.Errorf("%w: app %s cannot sleep now: %s", ErrConflict, r.name, r.keepsAwake())
+			return Refuse(ErrConflict, "app %s cannot sleep now: %s", r.name, r.keepsAwake())
 		}
 		o.ended = func(s *lc.State) bool { return s.Cur.ID == 0 }
 		return nil
@@ -303,7 +314,7 @@ func (r *runner) takes(kind string) error {
 	case isClosed(r.act.stopping):
 		return ErrClosing
 	case r.state.Halt == lc.HaltRemove && kind != KindRemove:
-		return fmt.Errorf("%w: app %s is being removed: wait until it is gone, and add it again", ErrConflict, r.name)
+		return Refuse(ErrConflict, "app %s is being removed: wait until it is gone, and add it again", r.name)
 	}
 	return nil
 }
@@ -319,7 +330,7 @@ func (a *Activator) change(c Change, kind string, f func(*runner, *operation) er
 	r.box.call(func() {
 		if known, ok := a.ops.byRequest(c.App, c.RequestID); ok {
 			if out = known; known.Kind != kind {
-				err = fmt.Errorf("%w: request id %q was used for a %s: use a new one", ErrConflict, c.RequestID, known.Kind)
+				err = Refuse(ErrConflict, "request id %q was used for a %s: use a new one", c.RequestID, known.Kind)
 			}
 			return
 		}
@@ -327,7 +338,7 @@ func (a *Activator) change(c Change, kind string, f func(*runner, *operation) er
 			return
 		}
 		if c.IfVersion != 0 && c.IfVersion != r.record.Version {
-			err = fmt.Errorf("%w: app %s is at version %d, not %d: look at it again", ErrVersion, r.name, r.record.Version, c.IfVersion)
+			err = Refuse(ErrVersion, "app %s is at version %d, not %d: look at it again", r.name, r.record.Version, c.IfVersion)
 			return
 		}
 		o := r.open(kind, c.RequestID)

@@ -70,14 +70,15 @@ func (s *Server) audit(r *http.Request, rec *recorder, took time.Duration) {
 		attrs = append(attrs, slog.String("error", rec.cause.Error()))
 	}
 	// The request's context may have ended; the line is written all the same.
-	s.opts.Log.LogAttrs(context.WithoutCancel(r.Context()), auditLevel(r.Method, rec.status), "admin request", attrs...)
+	s.opts.Log.LogAttrs(context.WithoutCancel(r.Context()), auditLevel(r.Method, rec), "admin request", attrs...)
 }
 
-func auditLevel(method string, status int) slog.Level {
+func auditLevel(method string, rec *recorder) slog.Level {
+	starting := rec.status == http.StatusServiceUnavailable && rec.cause == nil // or stopping
 	switch {
-	case status >= http.StatusInternalServerError:
+	case rec.status >= http.StatusInternalServerError && !starting:
 		return slog.LevelError
-	case status == http.StatusForbidden, status == http.StatusUnauthorized:
+	case rec.status == http.StatusForbidden, rec.status == http.StatusUnauthorized:
 		return slog.LevelWarn
 	case method == http.MethodGet, method == http.MethodHead:
 		return slog.LevelDebug

@@ -14,8 +14,10 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 func (s *Server) newRoutes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, h := range s.apiRoutes() {
-		mux.Handle(pattern, s.answer(h))
+		mux.Handle(pattern, s.answer(s.oncePlaced(h)))
 	}
+	mux.Handle("GET /v1/version", s.answer(s.getVersion))
+	mux.Handle("GET /v1/server", s.answer(s.getServer))
 	for pattern, h := range s.probeRoutes() {
 		mux.Handle(pattern, h)
 	}
@@ -25,8 +27,6 @@ func (s *Server) newRoutes() *http.ServeMux {
 
 func (s *Server) apiRoutes() map[string]handler {
 	return map[string]handler{
-		"GET /v1/version": s.getVersion,
-		"GET /v1/server":  s.getServer,
 		"POST /v1/reload": s.reload,
 		"GET /v1/events":  s.events,
 
@@ -84,6 +84,24 @@ func probe(ask func(context.Context) error) http.Handler {
 		}
 		_, _ = w.Write([]byte(body))
 	})
+}
+
+// oncePlaced lets a request that comes while usher starts wait: before its app has
+// its place there is nothing true to be said about it.
+func (s *Server) oncePlaced(h handler) handler {
+	if s.opts.Placed == nil {
+		return h
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		select {
+		case <-s.opts.Placed:
+			return h(w, r)
+		case <-r.Context().Done():
+			return r.Context().Err()
+		case <-s.stopping:
+			return &Error{Kind: Unavailable, Code: CodeShuttingDown, Detail: "usher ends before it has started", Hint: "look at its log"}
+		}
+	}
 }
 
 // answer runs h and turns its error into a problem.

@@ -41,6 +41,9 @@ type Options struct {
 	// Live and Ready answer /livez and /readyz: 200 for nil, else 503 with the
 	// error. A nil func always says yes.
 	Live, Ready func(ctx context.Context) error
+	// Placed is closed when every app has its place. Until then only the probes,
+	// /metrics, /v1/version and /v1/server answer; the rest waits. Nil: nothing waits.
+	Placed <-chan struct{}
 	// Version is the answer of /v1/version.
 	Version VersionInfo
 	// MaxUpload bounds an artifact in bytes; 0 is DefaultMaxUpload.

@@ -16,7 +16,7 @@ const (
 	Swapping AppState = "swapping" // a successor starts beside the incumbent
 	Holding  AppState = "holding"  // requests park while one stops and the next starts
 	Down     AppState = "down"     // nothing serves and nothing will by itself
-	Paused   AppState = "paused"   // stopped by an operator
+	Paused   AppState = "paused"   // its owner holds its requests back; its process stays
 	Empty    AppState = "empty"    // no release yet
 	Removing AppState = "removing" // draining for good
 )
@@ -72,6 +72,10 @@ type AppStatus struct {
 	NextRetry *time.Time `json:"next_retry,omitempty"`
 	// IdleInMS is the time to idle sleep, if nothing comes; nil when it will not.
 	IdleInMS *int64 `json:"idle_in_ms,omitempty"`
+
+	// Recovery is what usher found of the app at its start that was not as it had
+	// been recorded, and what it did about it.
+	Recovery []string `json:"recovery,omitempty"`
 
 	// ReceiptMismatches counts receipts since usher's start that do not add up.
 	ReceiptMismatches uint64 `json:"receipt_mismatches,omitempty"`

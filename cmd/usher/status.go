@@ -94,6 +94,12 @@ func (c *cli) statusOf(ctx context.Context, cl *client.Client, name string, asJS
 	if err := t.flush(); err != nil {
 		return err
 	}
+	if len(a.Recovery) > 0 {
+		fmt.Fprintln(c.stdout, "\nfound when usher started, not as it was recorded:")
+	}
+	for _, text := range a.Recovery {
+		fmt.Fprintf(c.stdout, "  %s\n", plain(text))
+	}
 	c.showOutcome(a.LastOutcome)
 	return c.showGenerations(a.Generations)
 }

@@ -61,7 +61,8 @@ type daemon struct {
 	metrics *prometheus.Registry
 
 	warnings []string
-	state    atomic.Value // string: starting, serving, stopping
+	state    atomic.Value  // string: starting, serving, stopping
+	up       chan struct{} // closed when every app has its place
 
 	edgeListeners []net.Listener
 	adminListener net.Listener
@@ -78,7 +79,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	d := &daemon{opt: o, log: o.Log, started: time.Now(), fail: make(chan error, 8)}
+	d := &daemon{opt: o, log: o.Log, started: time.Now(), fail: make(chan error, 8), up: make(chan struct{})}
 	d.file.Store(remember(f))
 	d.state.Store("starting")
 	for _, w := range f.Warnings {
@@ -124,8 +125,8 @@ func (d *daemon) serve(ctx context.Context) error {
 		defer stop()
 		d.run(func() error { return engine.ServeAsk(askCtx, d.askListener, d.edge.Ask) })
 	}
-	d.run(func() error { return d.admin.Serve(d.adminListener) })
 	d.state.Store("serving")
+	close(d.up)
 	if d.opt.Started != nil {
 		d.opt.Started(d.file.Load().server, len(d.file.Load().apps))
 	}

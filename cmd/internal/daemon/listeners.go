@@ -67,7 +67,8 @@ func listen(ctx context.Context, a config.Addr, g config.Group) (net.Listener, e
 	return ln, nil
 }
 
-// openAdmin puts the admin API together.
+// openAdmin puts the admin API together. It answers from here on, so that probes
+// hear that usher starts; what is about apps waits until all are placed.
 func (d *daemon) openAdmin(context.Context) error {
 	d.metrics = prometheus.NewRegistry()
 	d.metrics.MustRegister(d.edge.Collector(), newSwapCollector(d), newDoorCollector(d), collectors.NewGoCollector(),
@@ -89,6 +90,7 @@ func (d *daemon) openAdmin(context.Context) error {
 		Forbid:  d.runsAs,
 		Metrics: promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{}),
 		Ready:   d.ready,
+		Placed:  d.up,
 		Version: d.opt.Version,
 		Log:     d.log,
 	})
@@ -102,6 +104,7 @@ func (d *daemon) openAdmin(context.Context) error {
 		}
 		return err
 	})
+	d.run(func() error { return d.admin.Serve(d.adminListener) })
 	return nil
 }
 

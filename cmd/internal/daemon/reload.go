@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -29,8 +28,8 @@ func (d *daemon) reload(ctx context.Context) (activator.Changes, error) {
 	}
 	now := remember(f)
 	if keys := config.ServerChanges(old.server, now.server); len(keys) > 0 {
-		return activator.Changes{}, fmt.Errorf("%w: [server] %s cannot change while usher runs: undo the change, or restart usher (apps keep running)",
-			activator.ErrInvalid, strings.Join(keys, ", "))
+		return activator.Changes{}, activator.Refuse(activator.ErrInvalid, "[server] %s cannot change while usher runs: undo the change, or restart usher (apps keep running)",
+			strings.Join(keys, ", "))
 	}
 	// New apps must be known to the edge before the activator places them, and
 	// removed ones until they have drained.

@@ -79,7 +79,7 @@ func (c *control) status(s activator.Status) admin.AppStatus {
 		Generation: s.Generation, Build: s.Build, Digest: s.Digest, PID: s.PID, Address: s.Address,
 		Mode: s.Mode, External: s.External, Generations: []admin.GenerationStatus{},
 		Restarts: s.Restarts, Failures: uint64(s.Failures), NextRetry: some(s.NextRetry),
-		Version: itoa(s.Version),
+		Version: itoa(s.Version), Recovery: s.Recovery,
 	}
 	f, known := c.d.file.Load().apps.find(s.Name)
 	if known {
