@@ -75,6 +75,8 @@ type Child interface {
 	Exited() bool
 	Done() <-chan struct{}
 	Exit() Exit
+	// OOM is what the kernel has killed of the tree for want of memory.
+	OOM() cgroup.OOM
 	// Stop ends the whole tree: TERM, after grace KILL, and waits until it is
 	// proven empty or ctx ends, which is an error.
 	Stop(ctx context.Context, grace time.Duration) (Stopped, error)

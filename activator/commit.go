@@ -264,6 +264,9 @@ func reasonText(why lc.Reason, g *generation) string {
 	switch {
 	case why == lc.ReasonUnhealthy && g.probe != "":
 		s = g.probe
+		if g.oom.Kills > 0 {
+			s += "; " + killsText(g.oom.Kills, g.oom)
+		}
 	case why == lc.ReasonExited:
 		s = "the process ended before it was healthy"
 		if x := exitOf(g); x != nil {
@@ -273,15 +276,6 @@ func reasonText(why lc.Reason, g *generation) string {
 		s += ": " + g.problem
 	}
 	return s
-}
-
-func exitOf(g *generation) *Exit {
-	if g.child == nil || !g.child.Exited() {
-		return nil
-	}
-	<-g.child.Done()
-	x := g.child.Exit()
-	return &x
 }
 
 // fallback commits the good build again, after a hold that failed. What could
@@ -324,15 +318,4 @@ func (r *runner) commitFallback(revision uint64) (store.Release, error) {
 		r.note("fallback", 0, "committed the good build again as revision "+itoa(int(committed.Revision)))
 	}
 	return committed, err
-}
-
-// String is the wording of messages.
-func (x Exit) String() string {
-	switch {
-	case x.Unknown:
-		return "exit status unknown"
-	case x.Signal != "":
-		return "signal: " + x.Signal
-	}
-	return "exit status " + itoa(x.Code)
 }

@@ -39,9 +39,10 @@ type generation struct {
 
 	startedAt time.Time
 	drainFrom time.Time
-	probe     string  // how the health check ended
-	probes    *probes // of the health check; nil: it was not begun
-	problem   string  // why it could not be started, for people
+	probe     string     // how the health check ended
+	probes    *probes    // of the health check; nil: it was not begun
+	problem   string     // why it could not be started, for people
+	oom       cgroup.OOM // that was told
 }
 
 func closedChan() chan struct{} {

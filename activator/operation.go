@@ -64,13 +64,6 @@ type Operation struct {
 	Digest     string
 }
 
-// Exit is how a process ended.
-type Exit struct {
-	Code    int
-	Signal  string
-	Unknown bool // it was adopted: nobody can know
-}
-
 // operation is the live side of an Operation; its app's mailbox changes it.
 type operation struct {
 	Operation

@@ -290,12 +290,15 @@ func (c *osChild) Exit() Exit {
 		return Exit{Unknown: true}
 	}
 	st := c.p.Exit()
-	x := Exit{Code: st.Code, Unknown: !st.Known}
+	x := Exit{Code: st.Code, Unknown: !st.Known, OOM: st.OOM}
 	if st.Signal != 0 {
 		x.Signal = st.Signal.String()
 	}
 	return x
 }
+
+// OOM is Child.OOM.
+func (c *osChild) OOM() cgroup.OOM { return c.group.OOM() }
 
 // Stop is Child.Stop; with the proof of empty the group itself is removed.
 func (c *osChild) Stop(ctx context.Context, grace time.Duration) (Stopped, error) {

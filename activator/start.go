@@ -159,6 +159,9 @@ func (r *runner) watch(gen lc.GenID, g *generation) {
 }
 
 func (r *runner) exited(gen lc.GenID, g *generation, at time.Time) {
+	if x := exitOf(g); x != nil {
+		r.tellOOM(gen, g, x.OOM)
+	}
 	if r.gens[gen] == g && r.state.Cur.ID == gen && r.state.Cur.Stage == lc.Serving {
 		r.last.exit, r.last.tail = exitOf(g), tail(g.run.LogPath, tailLines)
 		r.crash = "the process ended by itself"
@@ -183,9 +186,11 @@ func (r *runner) health(e lc.Effect) {
 	r.beside(g, func(ctx context.Context) answer {
 		res := check(ctx, target, policy, childDone(child), so)
 		at, strange := r.act.now(), res.ok && stranger(child, target.network, target.address)
+		oom := oomOf(child)
 		cancelled := ctx.Err() != nil
 		return func() lc.Event {
 			g.probe = res.text
+			r.tellOOM(e.Gen, g, oom)
 			switch {
 			case strange:
 				g.problem = "something else listens at " + target.address

@@ -15,8 +15,10 @@ type Totals struct {
 	Receipts uint64
 	// Mismatches are receipts that do not add up.
 	Mismatches uint64
-	Boots      Boots
-	Roles      map[string]int // generations that are not proven gone
+	// OOMKills are processes that the kernel has killed for want of memory.
+	OOMKills uint64
+	Boots    Boots
+	Roles    map[string]int // generations that are not proven gone
 }
 
 // Boots is a histogram of boot times.

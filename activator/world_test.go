@@ -53,7 +53,8 @@ func newWorld(t *testing.T) *world {
 }
 
 // proc is one process; its script is the text of its artifact, words like
-// "v1 boot=2s exit=3s sick hang stubborn noexec".
+// "v1 boot=2s exit=3s sick hang stubborn noexec". oom=3s has the kernel kill it then
+// for want of memory, worker=3s a process that it has started.
 type proc struct {
 	pid      int
 	app      string
@@ -68,6 +69,7 @@ type proc struct {
 	mu      sync.Mutex // guards the fields below
 	started time.Time  // zero: it waits at its go-byte
 	exit    Exit
+	oom     cgroup.OOM
 	done    chan struct{}
 }
 
@@ -93,6 +95,7 @@ func (p *proc) die(x Exit) {
 	defer p.mu.Unlock()
 	if !isClosed(p.done) {
 		p.exit = x
+		p.exit.OOM = p.oom
 		close(p.done)
 	}
 }
@@ -130,6 +133,28 @@ func (p *proc) run() {
 	if after := p.duration("exit"); after > 0 {
 		time.AfterFunc(after, func() { p.die(Exit{Code: 3}) })
 	}
+	if after := p.duration("worker"); after > 0 {
+		time.AfterFunc(after, p.kill)
+	}
+	if after := p.duration("oom"); after > 0 {
+		time.AfterFunc(after, func() {
+			p.kill()
+			p.die(Exit{Signal: "killed"})
+		})
+	}
+}
+
+// kill counts one process of it as killed for want of memory.
+func (p *proc) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.oom = cgroup.OOM{Kills: p.oom.Kills + 1, Limit: p.limits.Memory}
+}
+
+func (p *proc) killed() cgroup.OOM {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.oom
 }
 
 // alive returns the processes of app that have passed their go-byte.
@@ -218,7 +243,7 @@ func (w *world) faulty(app string, rev uint64) bool {
 
 func isFault(word string) bool {
 	word, _, _ = strings.Cut(word, "=")
-	return slices.Contains([]string{"exit", "sick", "hang", "noexec", "deaf"}, word)
+	return slices.Contains([]string{"exit", "oom", "sick", "hang", "noexec", "deaf"}, word)
 }
 
 // placement is what the edge holds of an app.
@@ -549,6 +574,8 @@ func (c child) Done() <-chan struct{} { return c.p.done }
 func (c child) Release()              {}
 
 func (c child) Exit() Exit { return c.p.how() }
+
+func (c child) OOM() cgroup.OOM { return c.p.killed() }
 
 func (c child) Owns(_, address string) (bool, error) { return c.p.address == address, nil }
 

@@ -1,9 +1,6 @@
 package admin
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // AppState is what an app is doing, as the edge sees it.
 type AppState string
@@ -142,17 +139,14 @@ type Exit struct {
 	Signal string `json:"signal,omitempty"`
 	// Unknown is true for a process that usher adopted and did not start.
 	Unknown bool `json:"unknown,omitempty"`
-}
-
-// String is the wording used in messages: "exit status 3", "signal: killed".
-func (e Exit) String() string {
-	switch {
-	case e.Unknown:
-		return "exit status unknown"
-	case e.Signal != "":
-		return "signal: " + e.Signal
-	}
-	return fmt.Sprintf("exit status %d", e.Code)
+	// OOMKills is how many processes of its generation the kernel had killed for
+	// want of memory, and OOMLimit the limit in bytes that was reached; 0: none of
+	// the app's.
+	OOMKills uint64 `json:"oom_kills,omitempty"`
+	OOMLimit uint64 `json:"oom_limit,omitempty"`
+	// Text is all of that in words: "exit status 3", "signal: terminated", "killed
+	// by the kernel: out of memory (limit 64 MiB)".
+	Text string `json:"text"`
 }
 
 // ServerStatus is the daemon itself.

@@ -14,6 +14,8 @@
 //     leaf cgroups and the directories above them hold no process, so the rule
 //     against processes in inner cgroups is never met.
 //   - A limit that is not in effect is an error ([ErrNotLimited]), never passed over.
+//   - A process that the kernel kills because memory ran out is told of
+//     ([Group.OOM]), with the limit that was reached.
 //   - [Tree.New] returns a directory that was made by that very call. It never
 //     hands out a directory that held, or may still hold, another generation.
 //   - A signal reaches a process through a pidfd whose membership was checked

@@ -64,6 +64,10 @@ type Group interface {
 	// (the cause of ctx).
 	WaitEmpty(ctx context.Context) error
 
+	// OOM tells of the processes of the group that the kernel has killed for want of
+	// memory. A session knows of none, and neither does a group that is gone.
+	OOM() OOM
+
 	// Remove removes the group with its nested cgroups, deepest first. It is
 	// ErrPopulated while processes are left, and nil when the group is gone
 	// already. It retries a busy directory for at most half a second.

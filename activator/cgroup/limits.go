@@ -39,7 +39,7 @@ func (l Limits) Plus(o Limits) Limits {
 func (l Limits) String() string {
 	var parts []string
 	if l.Memory != 0 {
-		parts = append(parts, fmt.Sprintf("memory %d", l.Memory))
+		parts = append(parts, "memory "+bytesText(l.Memory))
 	}
 	if l.PIDs != 0 {
 		parts = append(parts, fmt.Sprintf("pids %d", l.PIDs))

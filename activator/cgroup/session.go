@@ -76,6 +76,9 @@ func (s *Session) Path() string { return "" }
 // FD implements Group: a session has none.
 func (s *Session) FD() (*os.File, error) { return nil, nil }
 
+// OOM implements Group: nothing counts for a session.
+func (s *Session) OOM() OOM { return OOM{} }
+
 // Populated implements Group. Processes that may or may not be strangers count.
 func (s *Session) Populated() (bool, error) {
 	found, err := s.scan()

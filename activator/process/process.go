@@ -23,6 +23,9 @@ type ExitStatus struct {
 	Signal syscall.Signal
 	// Time is when usher saw the exit; zero while the process runs.
 	Time time.Time
+	// OOM is what the kernel had killed in the process's group by then for want of
+	// memory. It is known of an adopted process too.
+	OOM cgroup.OOM
 }
 
 // String is the status in words, for messages.
@@ -131,6 +134,7 @@ func (p *Process) watch() {
 		_, _ = p.group.Procs()
 	}
 	p.exit = p.reap()
+	p.exit.OOM = p.group.OOM() // the kernel counts before it kills
 	close(p.done)
 	_ = p.pidfd.Close()
 }

@@ -220,13 +220,13 @@ func TestAFailingBuildTellsWhyAndWhatServes(t *testing.T) {
 	tt.scripted(func(c *admintest.Control, op admin.Operation) {
 		c.Step(op.ID, admin.StepStarting, "generation 6")
 		c.Finish(op.ID, admin.OpFailed, func(op *admin.Operation) {
-			op.Reason, op.Exit, op.Generation = "the process exited before it was healthy", &admin.Exit{Code: 3}, 6
+			op.Reason, op.Exit, op.Generation = "the process exited before it was healthy", &admin.Exit{Code: 3, Text: "exit status 3"}, 6
 			op.LogTail = []string{"connecting to \x1b[31mdb", "panic: no database"}
 		})
 	})
 	tt.expect(exitFailed, "", `hello: starting   generation 6
 usher: deploy hello: failed: the process exited before it was healthy
-the process ended with exit status 3
+the process: exit status 3
 it took 2s
 the last lines it wrote:
   | connecting to `+"\uFFFD"+`[31mdb

@@ -269,7 +269,7 @@ func because(reason string) string {
 func failureLines(op admin.Operation) []string {
 	var lines []string
 	if op.Exit != nil {
-		lines = append(lines, "the process ended with "+op.Exit.String())
+		lines = append(lines, "the process: "+op.Exit.Text)
 	}
 	if op.EndedAt != nil {
 		lines = append(lines, fmt.Sprintf("it took %s", span(op.EndedAt.Sub(op.StartedAt))))

@@ -29,7 +29,7 @@ func TestStatusOfAnAppIsInFull(t *testing.T) {
 	a.State, a.Reason, a.Failures, a.NextRetry, a.IdleInMS = admin.Down, "crashed 3 times", 3, &retry, &idle
 	a.LastOutcome = &admin.Outcome{
 		Attempt: 4, Outcome: "failed", Reason: "exited", Cause: "wake", At: admintest.Epoch(),
-		Exit: &admin.Exit{Signal: "killed"}, LogTail: []string{"bye"},
+		Exit: &admin.Exit{Signal: "killed", OOMKills: 1, OOMLimit: 64 << 20, Text: "killed by the kernel: out of memory (limit 64 MiB)"}, LogTail: []string{"bye"},
 	}
 	a.Generations = []admin.GenerationStatus{
 		{Number: 5, Role: "incumbent", Revision: 2, State: "serving", PID: 1234, Address: "127.0.0.1:20001", StartedAt: &started, InFlight: 3},
@@ -56,7 +56,7 @@ idle sleep  in 1m30s
 version     v7
 
 last attempt (4, wake): failed: exited, 1m30s ago
-  signal: killed
+  killed by the kernel: out of memory (limit 64 MiB)
   nothing of the build ran
   | bye
 

@@ -143,7 +143,7 @@ func (c *cli) showOutcome(o *admin.Outcome) {
 	}
 	fmt.Fprintf(c.stdout, "\nlast attempt (%d, %s): %s%s, %s\n", o.Attempt, o.Cause, o.Outcome, because(o.Reason), c.ago(o.At))
 	if o.Exit != nil {
-		fmt.Fprintf(c.stdout, "  %s\n", o.Exit)
+		fmt.Fprintf(c.stdout, "  %s\n", o.Exit.Text)
 	}
 	if !o.Executed && o.Outcome != "done" {
 		fmt.Fprintln(c.stdout, "  nothing of the build ran")

@@ -8,7 +8,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type swapCollector struct {
 	d *daemon
 
-	info, attempts, drain, wake, generations, receipts, mismatches, cacheBytes, cacheObjects *prometheus.Desc
+	info, attempts, drain, wake, generations, receipts, mismatches, oomKills, cacheBytes, cacheObjects *prometheus.Desc
 }
 
 func newSwapCollector(d *daemon) *swapCollector {
@@ -24,6 +24,7 @@ func newSwapCollector(d *daemon) *swapCollector {
 		generations:  desc("generations", "Generations that are not proven gone, by role.", "app", "role"),
 		receipts:     desc("receipts_total", "Receipts of attempts since usher started.", "app"),
 		mismatches:   desc("receipt_mismatch_total", "Receipts whose sums do not match: requests were lost or counted twice.", "app"),
+		oomKills:     desc("oom_kills_total", "Processes of the app that the kernel has killed for want of memory since usher started.", "app"),
 		cacheBytes:   desc("cache_bytes", "Bytes that the cache holds.", "app"),
 		cacheObjects: desc("cache_objects", "Objects that the cache holds.", "app"),
 	}
@@ -47,6 +48,7 @@ func (c *swapCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.drain, prometheus.CounterValue, t.Drain.Seconds(), name)
 		ch <- prometheus.MustNewConstMetric(c.receipts, prometheus.CounterValue, float64(t.Receipts), name)
 		ch <- prometheus.MustNewConstMetric(c.mismatches, prometheus.CounterValue, float64(t.Mismatches), name)
+		ch <- prometheus.MustNewConstMetric(c.oomKills, prometheus.CounterValue, float64(t.OOMKills), name)
 		if h, err := prometheus.NewConstHistogram(c.wake, t.Boots.Count, t.Boots.Sum, t.Boots.Buckets(), name); err == nil {
 			ch <- h
 		}

@@ -59,7 +59,10 @@ func exit(x *activator.Exit) *admin.Exit {
 	if x == nil {
 		return nil
 	}
-	return &admin.Exit{Code: x.Code, Signal: x.Signal, Unknown: x.Unknown}
+	return &admin.Exit{
+		Code: x.Code, Signal: x.Signal, Unknown: x.Unknown,
+		OOMKills: x.OOM.Kills, OOMLimit: x.OOM.Limit, Text: x.String(),
+	}
 }
 
 // some is nil for the zero time.
