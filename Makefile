@@ -12,12 +12,12 @@ ifneq ($(shell git rev-parse HEAD >/dev/null 2>&1; echo $$?),0)
 export GOFLAGS := $(shell go env GOFLAGS) -buildvcs=false
 endif
 
-.PHONY: all help build demo test test-packages test-e2e again check race bench benchcmp explore fuzz clean
+.PHONY: all help build demo test test-packages test-e2e again check race vm-test bench benchcmp explore fuzz clean
 
 all: check test
 
 help: ## these lines
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
 
 build: ## bin/usher and the example apps
 	go build -o bin/usher ./cmd/usher
@@ -48,6 +48,9 @@ check: ## format, vet, staticcheck, the rules of the tree, and every benchmark o
 
 race: ## the tests under the race detector, but for the core: it has no goroutine
 	go test -race $$(go list ./... | grep -v -e /activator/lifecycle -e /cmd/usher/e2e)
+
+vm-test: ## the tests that need memory and pids controllers, in a virtual machine that has them
+	@bash .ci/vm
 
 bench: ## the benchmarks, for numbers
 	go test -run '^$$' -bench . -benchmem ./...

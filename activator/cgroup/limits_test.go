@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -126,33 +125,4 @@ func controllerInLeaf(t *testing.T, tree *Tree, c string) {
 		t.Errorf("the leaf has no file of the %s controller (%v)", c, err)
 	}
 	shell(t, g, "exec sleep 600")
-}
-
-func TestTheKernelHoldsAGenerationToItsLimits(t *testing.T) {
-	tree := newTree(t)
-	if err := tree.Enforces(); err != nil {
-		t.Skipf("needs the memory and pids controllers in the cgroup v2 hierarchy: %v", err)
-	}
-	if err := tree.Limit("shop", Limits{PIDs: 40}); err != nil {
-		t.Fatal(err)
-	}
-	g, err := tree.New("shop", 1, Limits{Memory: 64 << 20, PIDs: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := shell(t, g, "sleep 600 & sleep 600 & sleep 600 & sleep 600 & sleep 600 & wait")
-	t.Cleanup(func() {
-		_ = g.Kill()
-		waitEmpty(t, g)
-		if err := g.Remove(); err != nil {
-			t.Error(err)
-		}
-	})
-	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) {
-		t.Errorf("six processes ran where four may: %v", err)
-	}
-	if l, err := tree.Limits("shop"); err != nil || l != (Limits{PIDs: 40}) {
-		t.Errorf("the app is held to %+v, %v", l, err)
-	}
 }

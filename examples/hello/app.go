@@ -16,7 +16,7 @@ import (
 type app struct {
 	how      behaviour
 	started  time.Time
-	ballast  []byte
+	ballast  ballast
 	cached   atomic.Int64   // pages made by /cached
 	count    counter        // of /count
 	upgraded sync.WaitGroup // WebSockets, which the server does not wait for
@@ -29,10 +29,7 @@ type app struct {
 func newApp(how behaviour) *app {
 	a := &app{how: how, started: time.Now(), count: counter{path: os.Getenv("COUNT_FILE")}}
 	a.streams, a.stopStreams = context.WithCancel(context.Background())
-	a.ballast = make([]byte, how.allocate<<20)
-	for i := 0; i < len(a.ballast); i += os.Getpagesize() {
-		a.ballast[i] = 1
-	}
+	a.ballast.take(how.allocate)
 	return a
 }
 
@@ -56,6 +53,8 @@ func (a *app) handler() http.Handler {
 		"/early":    a.early,
 		"/trailer":  a.trailer,
 		"/crash":    a.crash,
+		"/allocate": a.allocate,
+		"/children": a.children,
 	} {
 		mux.HandleFunc(pattern, page)
 	}

@@ -132,16 +132,23 @@ const grandchild = "grandchild"
 
 func (b *behaviour) startChildren() error {
 	for i := range b.fork + b.daemon {
-		// Its own path is looked up by the kernel, so a build that was moved
-		// or removed still starts.
-		child := exec.Command("/proc/self/exe", grandchild)
-		child.SysProcAttr = &syscall.SysProcAttr{Setsid: i >= b.fork}
-		if err := child.Start(); err != nil {
+		if err := startChild(i >= b.fork); err != nil {
 			return fmt.Errorf("start child: %w", err)
 		}
-		fmt.Printf("hello %s has child %d\n", version, child.Process.Pid)
-		go child.Wait()
 	}
+	return nil
+}
+
+// startChild: its own path is looked up by the kernel, so a build that was moved or
+// removed still starts.
+func startChild(session bool) error {
+	child := exec.Command("/proc/self/exe", grandchild)
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: session}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	fmt.Printf("hello %s has child %d\n", version, child.Process.Pid)
+	go child.Wait()
 	return nil
 }
 

@@ -14,6 +14,9 @@
 //   - usher has as many goroutines and descriptors as before the first request;
 //   - usher stops with exit status 0 when it is asked to.
 //
+// USHER_PROGRAMS names a directory with usher and the builds of examples/hello that
+// the chosen tests use, for a machine that cannot build them (.ci/vm).
+//
 // USHER_E2E=long makes the loops as long as the reports that the tests come from
 // ask for.
 package e2e
