@@ -8,13 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// What read(2) and write(2) do on a socket, by the calls that are for sockets:
+// they leave out what is for files, which is a tenth of a small read.
 func read(fd uintptr, b []byte) (int, error) {
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0, 0, 0)
 	return result(n, errno)
 }
 
 func write(fd uintptr, b []byte) (int, error) {
-	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
 	return result(n, errno)
 }
 

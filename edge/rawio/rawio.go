@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Read is read(2). 0 without an error is the end of the data.
+// Read is recv(2). 0 without an error is the end of the data.
 func Read(fd uintptr, b []byte) (int, error) {
 	for {
 		n, err := read(fd, b)
@@ -31,7 +31,7 @@ func Read(fd uintptr, b []byte) (int, error) {
 	}
 }
 
-// Write is write(2). It may take less than all of b, without an error.
+// Write is send(2). It may take less than all of b, without an error.
 func Write(fd uintptr, b []byte) (int, error) {
 	for {
 		n, err := write(fd, b)
