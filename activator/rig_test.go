@@ -18,11 +18,7 @@ import (
 	"github.com/usher-edge/usher/activator/process"
 )
 
-// The test binary is usher's own child for the tests with real processes.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == process.ExecVerb {
-		process.ExecMain(os.Args[2:])
-	}
 	goleak.VerifyTestMain(m)
 }
 

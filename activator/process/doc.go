@@ -2,7 +2,7 @@
 // a generation. It knows pids, pidfds, credentials and exec; what holds the
 // process's descendants is package cgroup.
 //
-// Every app starts through `usher __exec` ([ExecMain]), a copy of the usher
+// Every app starts through `usher __exec` ([child]), a copy of the usher
 // binary that runs with an empty environment inside the generation's group,
 // reports that it is there, and does nothing until one byte, the go-byte,
 // arrives. So the caller can make the pid durable before anything of the build

@@ -1,10 +1,10 @@
 package process
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/usher-edge/usher/activator/cgroup"
+	"github.com/usher-edge/usher/activator/process/child"
 )
 
 // facts starts the app that prints what it was given, and returns that.
@@ -249,23 +250,28 @@ func TestFileThatIsStillBusyIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestFramesSurviveTheWireAndBrokenOnesDoNot(t *testing.T) {
-	var buf bytes.Buffer
-	in := execSpec{Path: "p", Args: []string{"\xff\x00?"}, UID: 7, Rlimits: []Rlimit{{1, 2, 3}}}
-	if err := writeFrame(&buf, in); err != nil {
-		t.Fatal(err)
+// A child that initialised what the server is made of would take several times
+// as long, at each start of each app.
+func TestAChildInitialisesNothingButWhatItNeeds(t *testing.T) {
+	cmd := exec.Command(os.Args[0], child.Verb) // without its channel it ends at once
+	cmd.Env = []string{"GODEBUG=inittrace=1"}
+	var exit *exec.ExitError
+	out, err := cmd.CombinedOutput()
+	if !errors.As(err, &exit) || exit.ExitCode() <= 0 {
+		t.Fatalf("a child without a channel: %v", err)
 	}
-	whole := buf.Bytes()
-	var out execSpec
-	if err := readFrame(bytes.NewReader(whole), &out); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
-		t.Fatalf("got %+v, %v", out, err)
-	}
-	for cut := range len(whole) {
-		if err := readFrame(bytes.NewReader(whole[:cut]), &out); err == nil {
-			t.Fatalf("a frame cut to %d bytes was taken", cut)
+	began := 0
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[0] != "init" {
+			continue
+		}
+		began++
+		if strings.Contains(fields[1], ".") || fields[1] == "net" || fields[1] == "testing" {
+			t.Errorf("%s is initialised before the child", fields[1])
 		}
 	}
-	if err := readFrame(bytes.NewReader([]byte{0xff, 0xff, 0xff, 0xff}), &out); err == nil {
-		t.Fatal("a frame of 4 GiB was believed")
+	if began == 0 {
+		t.Errorf("no package was initialised, not even the runtime:\n%s", out)
 	}
 }

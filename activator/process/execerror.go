@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/usher-edge/usher/activator/process/child"
 )
 
 // ErrNotExecuted is wrapped by every error that proves that nothing of the
@@ -46,16 +48,16 @@ func (e *ExecError) Unwrap() []error { return []error{e.Errno, ErrNotExecuted} }
 
 // explain turns the child's answer into an error that says what to do. It looks
 // at the file with usher's own eyes, after the fact.
-func (l Launch) explain(r execReply) *ExecError {
+func (l Launch) explain(r child.Reply) *ExecError {
 	e := &ExecError{Step: r.Step, Path: l.absPath(), Errno: syscall.Errno(r.Errno)}
 	switch r.Step {
-	case stepChdir:
+	case child.StepChdir:
 		e.Path, e.Advice = l.Dir, "cannot enter the working directory; check that the build directory exists"
-	case stepRlimit:
+	case child.StepRlimit:
 		e.Advice = "a resource limit was refused; soft must not exceed hard, and only root can raise a hard limit"
-	case stepSetgroups, stepSetgid, stepSetuid:
+	case child.StepSetgroups, child.StepSetgid, child.StepSetuid:
 		e.Advice = fmt.Sprintf("cannot become %s; start usher as root with CAP_SETUID and CAP_SETGID, or take `user` out of the app's spec", l.who())
-	case stepAccess, stepExec:
+	case child.StepAccess, child.StepExec:
 		e.Advice = l.explainFile(e.Path, e.Errno)
 	default:
 		e.Advice = "the kernel refused a step before the exec; run `usher doctor`"

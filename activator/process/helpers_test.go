@@ -24,13 +24,11 @@ import (
 	"github.com/usher-edge/usher/activator/cgroup"
 )
 
-// TestMain lets the test binary be three things: the child side of a start, an
-// app, and the tests.
+// TestMain lets the test binary be three things: the child side of a start (see
+// package child), an app, and the tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case ExecVerb:
-			ExecMain(os.Args[2:])
 		case "app":
 			os.Exit(runApp(os.Args[2:]))
 		case "parent":

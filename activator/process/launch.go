@@ -12,10 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/usher-edge/usher/activator/cgroup"
+	"github.com/usher-edge/usher/activator/process/child"
 )
-
-// ExecVerb is the first argument of the usher binary that makes it ExecMain.
-const ExecVerb = "__exec"
 
 // Launch says what to start and how.
 type Launch struct {
@@ -65,10 +63,7 @@ type Launch struct {
 }
 
 // Rlimit is one resource limit (setrlimit(2)).
-type Rlimit struct {
-	Resource   int // unix.RLIMIT_…
-	Soft, Hard uint64
-}
+type Rlimit = child.Rlimit
 
 // Prepare starts `usher __exec` in l.Group and returns once it waits for the
 // go-byte. ctx bounds only this call. An error proves that nothing of the build
@@ -100,24 +95,24 @@ func prepare(ctx context.Context, l Launch) (*Pending, error) {
 }
 
 // spec checks the launch and turns it into what the child is told.
-func (l Launch) spec() (execSpec, error) {
+func (l Launch) spec() (child.Spec, error) {
 	switch {
 	case l.Group == nil:
-		return execSpec{}, errors.New("no group given to hold its processes")
+		return child.Spec{}, errors.New("no group given to hold its processes")
 	case l.Path == "":
-		return execSpec{}, errors.New("no file given to run")
+		return child.Spec{}, errors.New("no file given to run")
 	case !filepath.IsAbs(l.Dir):
-		return execSpec{}, fmt.Errorf("working directory %q is not absolute", l.Dir)
+		return child.Spec{}, fmt.Errorf("working directory %q is not absolute", l.Dir)
 	case (l.UID == nil) != (l.GID == nil):
-		return execSpec{}, errors.New("a user needs a group and a group needs a user: give both or neither")
+		return child.Spec{}, errors.New("a user needs a group and a group needs a user: give both or neither")
 	}
 	for _, text := range append(append([]string{l.Path, l.Dir}, l.Args...), l.Env...) {
 		if strings.ContainsRune(text, 0) {
 			// The text is not quoted: it may be a secret.
-			return execSpec{}, errors.New("a path, argument or environment entry holds a NUL byte, which no process can be given: remove it")
+			return child.Spec{}, errors.New("a path, argument or environment entry holds a NUL byte, which no process can be given: remove it")
 		}
 	}
-	s := execSpec{Dir: l.Dir, Path: l.runPath(), Args: l.Args, Env: l.Env, NoNewPrivs: l.NoNewPrivs, ListenPID: l.ListenPID, Rlimits: l.Rlimits}
+	s := child.Spec{Dir: l.Dir, Path: l.runPath(), Args: l.Args, Env: l.Env, NoNewPrivs: l.NoNewPrivs, ListenPID: l.ListenPID, Rlimits: l.Rlimits}
 	if len(s.Args) == 0 {
 		s.Args = []string{l.Path}
 	}
@@ -126,7 +121,7 @@ func (l Launch) spec() (execSpec, error) {
 
 // credentials fills in the user. Running as the user that usher already is
 // needs no right to change it, and no change.
-func (l Launch) credentials(s *execSpec) error {
+func (l Launch) credentials(s *child.Spec) error {
 	if l.UID == nil {
 		return nil
 	}
@@ -181,14 +176,14 @@ func spawn(l Launch) (*Pending, error) {
 	if files.group != nil {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(files.group.Fd())
 	}
-	pid, _, err := syscall.StartProcess(l.self(), []string{"usher", ExecVerb, "3"}, &syscall.ProcAttr{
+	pid, _, err := syscall.StartProcess(l.self(), []string{"usher", child.Verb, "3"}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{},
 		Files: []uintptr{files.null.Fd(), files.log.Fd(), files.log.Fd(), files.child.Fd()},
 		Sys:   attr,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("start %s %s: %w", l.self(), ExecVerb, err)
+		return nil, fmt.Errorf("start %s %s: %w", l.self(), child.Verb, err)
 	}
 	return newPending(l, pid, pidfd, files.takeParent())
 }

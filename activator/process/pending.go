@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/usher-edge/usher/activator/cgroup"
+	"github.com/usher-edge/usher/activator/process/child"
 )
 
 // endTimeout bounds the wait for a child that was killed before it could run
@@ -68,7 +69,7 @@ func (p *Pending) send(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return notExecuted{context.Cause(ctx)}
 	}
-	if _, err := p.channel.Write([]byte{goByte}); err != nil {
+	if _, err := p.channel.Write([]byte{child.GoByte}); err != nil {
 		return notExecuted{fmt.Errorf("send go-byte: %w", err)}
 	}
 	return nil
@@ -76,8 +77,11 @@ func (p *Pending) send(ctx context.Context) error {
 
 // result reads the channel until the exec closes it.
 func (p *Pending) result(ctx context.Context) error {
-	var reply execReply
-	err := p.within(ctx, func() error { return readFrame(p.channel, &reply) })
+	var reply child.Reply
+	err := p.within(ctx, func() (err error) {
+		reply, err = child.ReadReply(p.channel)
+		return err
+	})
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil
@@ -91,19 +95,20 @@ func (p *Pending) result(ctx context.Context) error {
 }
 
 // handshake tells the child what to do and waits until it is ready.
-func (p *Pending) handshake(ctx context.Context, spec execSpec) error {
-	var reply execReply
-	err := p.within(ctx, func() error {
-		if err := writeFrame(p.channel, spec); err != nil {
+func (p *Pending) handshake(ctx context.Context, spec child.Spec) error {
+	var reply child.Reply
+	err := p.within(ctx, func() (err error) {
+		if err := spec.Write(p.channel); err != nil {
 			return err
 		}
-		return readFrame(p.channel, &reply)
+		reply, err = child.ReadReply(p.channel)
+		return err
 	})
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
-		return fmt.Errorf("%s did not answer as %s does: is it the usher binary?", p.launch.self(), ExecVerb)
+		return fmt.Errorf("%s did not answer as %s does: is it the usher binary?", p.launch.self(), child.Verb)
 	case err != nil:
-		return fmt.Errorf("wait for %s to report: %w", ExecVerb, err)
+		return fmt.Errorf("wait for %s to report: %w", child.Verb, err)
 	case reply.Step != "":
 		return p.launch.explain(reply)
 	}

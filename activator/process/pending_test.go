@@ -285,7 +285,7 @@ func TestLaunchThatMakesNoSenseIsRefused(t *testing.T) {
 		"log is a directory":   func(l *Launch) { l.LogPath = l.Dir },
 		"usher is not there":   func(l *Launch) { l.Self = "/nonexistent" },
 		"usher is not usher":   func(l *Launch) { l.Self = "/bin/true" },
-		"too much environment": func(l *Launch) { l.Env = []string{"A=" + strings.Repeat("x", maxFrame)} },
+		"too much environment": func(l *Launch) { l.Env = []string{"A=" + strings.Repeat("x", 9<<20)} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)

@@ -11,15 +11,11 @@ import (
 	"time"
 
 	"github.com/usher-edge/usher/activator/artifact"
-	"github.com/usher-edge/usher/activator/process"
 	"github.com/usher-edge/usher/admin"
 	"github.com/usher-edge/usher/cmd/internal/daemon"
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == process.ExecVerb {
-		process.ExecMain(os.Args[2:]) // an app's process before it becomes the app
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	w := realWorld()
 	code := run(ctx, newRoot(w, serveCommand(w), validateCommand(w, daemon.Env)), os.Args[1:])

@@ -1,0 +1,17 @@
+package child
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+)
+
+func TestOnlyUsherStartsAChild(t *testing.T) {
+	for _, args := range [][]string{{Verb}, {Verb, "x"}, {Verb, "2"}, {Verb, "3", "4"}} {
+		var exit *exec.ExitError
+		if err := exec.Command(os.Args[0], args...).Run(); !errors.As(err, &exit) || exit.ExitCode() != exitUsage {
+			t.Errorf("%q: %v, want exit code %d", args, err, exitUsage)
+		}
+	}
+}
