@@ -5,32 +5,48 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/usher-edge/usher/activator/store"
 )
 
-// The pace of health checks: the first try at once, then growing pauses. One
-// try may take long (an app that compiles on its first request), so it has a
-// generous bound of its own.
+// The pace of health checks: pauses grow with the time that the app takes. But
+// whoever is parked waits for the pause as well, so as long as somebody is they
+// stay short while nobody listens: a refused connection costs next to nothing,
+// while an app that answers, but not well, has work of every try. One try may
+// take long (an app that compiles on its first request), so it has a generous
+// bound of its own.
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 250 * time.Millisecond
+	pauseShare = 4 // a pause is this part of the time so far
 	oneTry     = 10 * time.Second
 )
+
+// pauseAfter is the pause after a try that ended that long after the first began.
+func pauseAfter(r probeResult, sofar time.Duration, awaited bool) time.Duration {
+	if r.absent && awaited {
+		return firstPause
+	}
+	return min(max(sofar/pauseShare, firstPause), lastPause)
+}
 
 type probeTarget struct {
 	network, address string
 	dial             func(ctx context.Context, network, address string) (net.Conn, error)
+	awaited          func() bool // requests are parked for it
 }
 
 // probeResult says how a health check ended.
 type probeResult struct {
 	ok, exited bool
+	absent     bool // nobody listens there yet
 	status     int
 	text       string // what the last try said, for people
 }
@@ -78,12 +94,10 @@ func (p *probes) proof(exited bool) store.HealthProof {
 func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{}, so *probes) (res probeResult) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
-	client := probeClient(t)
-	defer client.CloseIdleConnections()
-	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {
+	for begun := time.Now(); ; {
 		so.begin()
 		tried := make(chan probeResult, 1)
-		go func() { tried <- try(ctx, client, h) }() // ends with ctx
+		go func() { tried <- try(ctx, t, h) }() // ends with ctx
 		select {
 		case r := <-tried:
 			so.note(r)
@@ -99,7 +113,7 @@ func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{},
 			return res
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(pauseAfter(res, time.Since(begun), t.awaited())):
 		case <-exited:
 			return probeResult{exited: true}
 		case <-ctx.Done():
@@ -109,23 +123,20 @@ func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{},
 	}
 }
 
-func probeClient(t probeTarget) *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{
-			DisableKeepAlives:  true,
-			DisableCompression: true,
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return t.dial(ctx, t.network, t.address)
-			},
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// try is one request.
-func try(ctx context.Context, client *http.Client, h Health) probeResult {
+// try is one request on a connection of its own. The connection is made first:
+// most tries end there, and cost little then.
+func try(ctx context.Context, t probeTarget, h Health) probeResult {
 	ctx, cancel := context.WithTimeout(ctx, oneTry)
 	defer cancel()
+	begun := time.Now()
+	conn, err := t.dial(ctx, t.network, t.address)
+	if err != nil {
+		absent := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
+		return probeResult{absent: absent, text: unanswered(h, err, time.Since(begun))}
+	}
+	defer conn.Close()
+	client := probeClient(conn)
+	defer client.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://app.invalid"+h.Path, nil)
 	if err != nil {
 		return probeResult{text: err.Error()}
@@ -135,7 +146,6 @@ func try(ctx context.Context, client *http.Client, h Health) probeResult {
 	for k, v := range h.Headers {
 		req.Header.Set(k, v)
 	}
-	begun := time.Now()
 	resp, err := client.Do(req)
 	if err != nil {
 		return probeResult{text: unanswered(h, err, time.Since(begun))}
@@ -147,6 +157,18 @@ func try(ctx context.Context, client *http.Client, h Health) probeResult {
 		text += " to " + l
 	}
 	return probeResult{ok: resp.StatusCode < http.StatusInternalServerError, status: resp.StatusCode, text: text}
+}
+
+// probeClient sends one request, on conn.
+func probeClient(conn net.Conn) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives:  true,
+			DisableCompression: true,
+			DialContext:        func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // unanswered says what became of a try without an answer.

@@ -14,7 +14,7 @@ import (
 
 // The steps of a receipt, in the order in which they can come.
 const (
-	TookStaged    = "staged"    // hashing the staged bytes again
+	TookStaged    = "staged"    // making sure of the staged bytes
 	TookCommitted = "committed" // from the commit to the admission: it waited for something
 	TookSpawn     = "spawn"     // setting the child up and letting it go
 	TookHealth    = "health"

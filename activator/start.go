@@ -180,7 +180,7 @@ func (r *runner) health(e lc.Effect) {
 	if e.Cause == lc.CauseWake && r.spec.Policy.WakeTimeout > 0 {
 		policy.Timeout = r.spec.Policy.WakeTimeout
 	}
-	child, target := g.child, probeTarget{network: g.run.Network, address: g.run.Address, dial: r.act.dial}
+	child, target := g.child, r.probeTarget(g.run)
 	so := &probes{}
 	g.probes = so
 	r.beside(g, func(ctx context.Context) answer {
@@ -208,6 +208,13 @@ func (r *runner) health(e lc.Effect) {
 			return lc.Event{Kind: lc.HealthDone, Gen: e.Gen, Result: lc.BuildFailed, Reason: lc.ReasonUnhealthy}
 		}
 	})
+}
+
+func (r *runner) probeTarget(run store.Run) probeTarget {
+	return probeTarget{
+		network: run.Network, address: run.Address, dial: r.act.dial,
+		awaited: func() bool { return r.act.front.Activity(r.name).Parked > 0 },
+	}
 }
 
 // stranger says that what listens at the address is known not to belong to the

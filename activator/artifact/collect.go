@@ -87,6 +87,7 @@ func (d *Depot) remove(digest string) error {
 
 	d.mu.Lock()
 	delete(d.removing, digest)
+	delete(d.sound, digest)
 	close(done)
 	d.mu.Unlock()
 	if err != nil {

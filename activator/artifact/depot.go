@@ -69,6 +69,7 @@ type Depot struct {
 	mu       sync.Mutex
 	pinned   map[string]bool          // digests that Collect must leave alone
 	removing map[string]chan struct{} // digests being removed; closed at the end
+	sound    map[string]imprint       // of builds whose bytes were hashed and found right
 }
 
 // Option changes a Depot at Open.
@@ -92,6 +93,7 @@ func Open(dir string, opts ...Option) (*Depot, error) {
 		limit:    DefaultUploadLimit,
 		pinned:   map[string]bool{},
 		removing: map[string]chan struct{}{},
+		sound:    map[string]imprint{},
 	}
 	for _, o := range opts {
 		o(d)

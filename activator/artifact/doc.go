@@ -20,6 +20,8 @@
 //   - Staged files are 0444 or 0555 and directories 0555, in a depot of mode
 //     0755 owned by usher: any user may read and run a build, none but usher's
 //     own can change it. (Its parents must let them pass.)
+//   - Verify hashes the staged bytes, or proves from the change times of their
+//     inodes that they are those that it hashed last.
 //   - Staging one digest twice, at the same time too, leaves one copy.
 //   - When Stage or Receive has returned, no descriptor that could write to
 //     the build is open in this process or in a child on its way to exec, so

@@ -117,20 +117,18 @@ func ignoreDone(err error) error {
 	return err
 }
 
-// waitGone waits until the group is empty and the main process is reaped.
+// waitGone waits until the group is empty and the main process is reaped. The
+// main process comes first: the kernel tells of its end at once, while a session
+// has to be looked at again and again, and mostly is empty when it has ended.
 func waitGone(ctx context.Context, main *Process, group cgroup.Group, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := group.WaitEmpty(ctx); err != nil {
-		return err
+	if main != nil {
+		select {
+		case <-main.Done():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	if main == nil {
-		return nil
-	}
-	select {
-	case <-main.Done():
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return group.WaitEmpty(ctx)
 }

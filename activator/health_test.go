@@ -1,0 +1,86 @@
+package activator
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// booting is an app that listens after a while, and answers well after another.
+type booting struct {
+	listens, well time.Time
+	absence       error // of one that does not listen
+}
+
+func (b booting) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if time.Now().Before(b.listens) {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", b.absence)}
+	}
+	near, far := net.Pipe()
+	go func() {
+		defer far.Close()
+		if _, err := http.ReadRequest(bufio.NewReader(far)); err != nil {
+			return
+		}
+		status := http.StatusOK
+		if time.Now().Before(b.well) {
+			status = http.StatusServiceUnavailable
+		}
+		fmt.Fprintf(far, "HTTP/1.1 %d x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status)
+	}()
+	return near, nil
+}
+
+func (b booting) check(t *testing.T, awaited bool, so *probes) (res probeResult, took time.Duration) {
+	begun := time.Now()
+	target := probeTarget{dial: b.dial, awaited: func() bool { return awaited }}
+	res = check(t.Context(), target, Health{Path: "/", Timeout: 30 * time.Second}, nil, so)
+	return res, time.Since(begun)
+}
+
+// Parked requests wait for the health check, not only for the app.
+func TestAnAppThatListensIsFoundAtOnceIfRequestsWaitForIt(t *testing.T) {
+	for _, boot := range []time.Duration{0, 3 * time.Millisecond, 97 * time.Millisecond, 1234 * time.Millisecond, 25 * time.Second} {
+		for _, absence := range []error{syscall.ECONNREFUSED, syscall.ENOENT} {
+			synctest.Test(t, func(t *testing.T) {
+				res, took := booting{listens: time.Now().Add(boot), absence: absence}.check(t, true, &probes{})
+				if late := took - boot; !res.ok || late > firstPause {
+					t.Errorf("%v after %v: %+v, %v late", absence, boot, res, late)
+				}
+			})
+		}
+	}
+}
+
+func TestAnAppThatNobodyWaitsForOrThatAnswersBadlyIsAskedLessAndLessOften(t *testing.T) {
+	for _, tc := range []struct {
+		boot, late time.Duration
+		tries      int
+	}{
+		{100 * time.Millisecond, 25 * time.Millisecond, 10},
+		{time.Second, 250 * time.Millisecond, 20},
+		{25 * time.Second, 250 * time.Millisecond, 120},
+	} {
+		for _, listens := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				ready := time.Now().Add(tc.boot)
+				app := booting{listens: ready, absence: syscall.ECONNREFUSED}
+				if listens {
+					app = booting{listens: time.Now(), well: ready}
+				}
+				so := &probes{}
+				res, took := app.check(t, listens, so)
+				if late := took - tc.boot; !res.ok || late > tc.late || so.proof(false).Tries > tc.tries {
+					t.Errorf("ready after %v, listens %v: %+v, %+v, %v late", tc.boot, listens, res, so.proof(false), late)
+				}
+			})
+		}
+	}
+}
