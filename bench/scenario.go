@@ -35,9 +35,10 @@ type SwapPlan struct {
 	Swaps int
 	// Twin is what the windows beside swaps start; nil: there are none.
 	Twin *Twin
-	// Own are the times of the app's process alone, by which the wait in hold
-	// swaps is judged; none: the swaps are overlaps.
-	Own []OwnTimes
+	// Alone takes the times of the app's process alone, by which the wait in a
+	// hold swap is judged; it is called before each round, without load. nil: the
+	// swaps are overlaps.
+	Alone func(context.Context) (OwnTimes, error)
 	// CPU is the CPU time that usher has used so far; nil: not known.
 	CPU func() (time.Duration, error)
 }

@@ -17,7 +17,7 @@ import (
 // With plan.Swaps it does so that many times and pins what a swap costs: see
 // [Pinned]. In an overlap each swap has a window of the same shape beside it in
 // which plan.Twin is started and nothing is switched; which of the two comes
-// first alternates.
+// first alternates. Before each hold plan.Alone takes the process's own times.
 //
 // If a change fails, or ctx ends, both the result so far and the error are
 // returned.
@@ -40,7 +40,7 @@ func Swap(ctx context.Context, admin Admin, plan SwapPlan) (*Result, error) {
 	result.Change = s.change
 	if plan.Swaps > 0 {
 		result.Windows = s.windows
-		result.Pinned = s.total.pin(result.Windows, plan.Own)
+		result.Pinned = s.total.pin(result.Windows, plan.Alone != nil)
 	}
 	return result, err
 }
@@ -59,6 +59,13 @@ type swapping struct {
 
 // round is one load with a swap in it, and perhaps a window beside it.
 func (s *swapping) round(ctx context.Context, round int) error {
+	var own OwnTimes
+	if s.plan.Alone != nil {
+		var err error
+		if own, err = s.plan.Alone(ctx); err != nil {
+			return fmt.Errorf("start %s alone: %w", s.plan.App, err)
+		}
+	}
 	watch := &watcher{admin: s.admin, app: s.plan.App}
 	before, err := watch.status(ctx)
 	if err != nil {
@@ -100,6 +107,9 @@ func (s *swapping) round(ctx context.Context, round int) error {
 		return waitErr
 	}
 	s.add(run.account(), change, round, first)
+	for i := range s.windows[first:] {
+		s.windows[first+i].OwnStopMS, s.windows[first+i].OwnStartMS = milliseconds(own.Stop), milliseconds(own.Start)
+	}
 	return err
 }
 

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/usher-edge/usher/bench/stats"
 )
 
 // WriteText prints the result for a terminal.
@@ -84,12 +86,20 @@ func (p *Pinned) lines(b *strings.Builder) {
 		}
 	}
 	_ = t.Flush() // the writer below is memory
-	if h := p.Hold; h != nil {
-		fmt.Fprintf(b, "\n%s by hold: requests parked for %s ms at p99 (single swaps %s), %s: at most %s ms, the app's own stop (%s ms) and start (%s ms) + %d ms\n",
-			count(p.Swaps, "swap"), ms(h.ParkedP99MS), h.PerSwap.Range(), h.Verdict, ms(h.LimitMS), h.StopMS.Range(), h.StartMS.Range(), holdMore)
+	if price := p.SwapCPUMS; price != nil {
+		fmt.Fprintf(b, "of its CPU time usher spent %s ms on a swap itself, bounds %s\n", ms(price.Median), price.Bounds())
 	}
-	if p.Note != "" {
-		b.WriteString(p.Note + "\n")
+	if h := p.Hold; h != nil {
+		fmt.Fprintf(b, "\n%s by hold, before each of which the app's process was stopped and started by itself\n", count(p.Swaps, "swap"))
+		fmt.Fprintln(t, "\tmedian\tbounds\tspread\tbar\t\t")
+		row := func(name string, s stats.Spread, verdict string) {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, ms(s.Median), s.Bounds(), s.Range(), verdict)
+		}
+		row("own stop ms", h.StopMS, "\t\t")
+		row("own start ms", h.StartMS, "\t\t")
+		row("parked p99 ms", h.PerSwap, "\t\t")
+		row("beyond stop + start", h.BeyondMS, fmt.Sprintf("≤ %g\t%s\t", h.Bar, h.Verdict))
+		_ = t.Flush() // the writer below is memory
 	}
 }
 

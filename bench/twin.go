@@ -192,7 +192,10 @@ func (t *Twin) answers(network, address string) error {
 	return nil
 }
 
-// ready asks again and again, as usher's health check does.
+// askEvery is how often a process that starts is asked whether it is there.
+const askEvery = 2 * time.Millisecond
+
+// ready asks again and again.
 func (c *Companion) ready(ctx context.Context, ask func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, twinLimit)
 	defer cancel()
@@ -206,7 +209,7 @@ func (c *Companion) ready(ctx context.Context, ask func() error) error {
 			return fmt.Errorf("it ended: %s", c.cmd.ProcessState)
 		default:
 		}
-		if pause(ctx, watchEvery) != nil {
+		if pause(ctx, askEvery) != nil {
 			return fmt.Errorf("it does not answer: %w", err)
 		}
 	}
@@ -231,20 +234,13 @@ func (c *Companion) Stop() (time.Duration, error) {
 	return took, os.RemoveAll(c.dir)
 }
 
-// Own starts and stops the process so many times. Nothing else of the app may
-// run meanwhile if it bears only one.
-func (t *Twin) Own(ctx context.Context, times int) ([]OwnTimes, error) {
-	var all []OwnTimes
-	for range times {
-		c, err := t.Start(ctx)
-		if err != nil {
-			return nil, err
-		}
-		took, err := c.Stop()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, OwnTimes{Start: c.started, Stop: took})
+// Own starts and stops the process once. Nothing else of the app may run
+// meanwhile if it bears only one.
+func (t *Twin) Own(ctx context.Context) (OwnTimes, error) {
+	c, err := t.Start(ctx)
+	if err != nil {
+		return OwnTimes{}, err
 	}
-	return all, nil
+	took, err := c.Stop()
+	return OwnTimes{Start: c.started, Stop: took}, err
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"math"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -45,7 +46,7 @@ func TestAnOverlapIsPinnedByPairsOfWindows(t *testing.T) {
 		windows = append(windows, windowOf(WindowSwap, round+1, at, at+100, 3*time.Millisecond),
 			windowOf(WindowBeside, round+1, at+200, at+300, 2*time.Millisecond))
 	}
-	p := a.pin(windows, nil)
+	p := a.pin(windows, false)
 	if p.Swaps != 5 || p.Hold != nil || p.P99 == nil || p.CPU == nil {
 		t.Fatalf("%+v", p)
 	}
@@ -54,6 +55,10 @@ func TestAnOverlapIsPinnedByPairsOfWindows(t *testing.T) {
 	}
 	if p.CPU.Median != 1.5 || p.CPU.Swap != 30 || p.CPU.Beside != 20 || p.CPU.Of != 5 || p.CPU.Verdict != stats.Missed {
 		t.Errorf("CPU %+v", p.CPU)
+	}
+	// Each of 100 requests costs 20 µs, so of 3 ms one is the swap's.
+	if p.SwapCPUMS == nil || p.SwapCPUMS.Median != 1 || p.SwapCPUMS.Of != 5 {
+		t.Errorf("the swap itself %+v", p.SwapCPUMS)
 	}
 	if windows[0].Requests != 100 || windows[0].CPUMicros != 30 {
 		t.Errorf("window %+v", windows[0])
@@ -64,29 +69,62 @@ func TestAnOverlapIsPinnedByPairsOfWindows(t *testing.T) {
 	}
 }
 
-func TestAHoldIsJudgedByTheAppsOwnTimes(t *testing.T) {
+func TestAHoldIsJudgedByTheAppsOwnTimesInTheSameRound(t *testing.T) {
 	for _, tc := range []struct {
-		parked time.Duration
+		beyond time.Duration
 		want   stats.Verdict
-	}{{100 * time.Millisecond, stats.Met}, {119 * time.Millisecond, stats.Met}, {140 * time.Millisecond, stats.Missed}} {
-		a := evenAccount(2000, func(int) time.Duration { return tc.parked })
+	}{{0, stats.Met}, {19 * time.Millisecond, stats.Met}, {22 * time.Millisecond, stats.Missed}} {
+		// Each round takes the machine longer than the one before.
+		own := func(round int) time.Duration { return time.Duration(50*(round+1)) * time.Millisecond }
+		a := evenAccount(6*300, func(ms int) time.Duration { return own(ms/300) + tc.beyond })
 		for i := range a.entries {
 			// Waiting in the load tool is not being parked.
 			a.entries[i].due -= time.Second
 		}
 		var windows []Window
 		for round := range 6 {
-			windows = append(windows, windowOf(WindowSwap, round+1, float64(round*300), float64(round*300+200), 0))
+			w := windowOf(WindowSwap, round+1, float64(round*300), float64(round*300+200), 0)
+			w.OwnStopMS, w.OwnStartMS = 10, milliseconds(own(round))-10
+			windows = append(windows, w)
 		}
-		own := []OwnTimes{{Start: 60 * time.Millisecond, Stop: 20 * time.Millisecond}, {Start: 70 * time.Millisecond, Stop: 30 * time.Millisecond}}
-		p := a.pin(windows, own)
-		if p.P99 != nil || p.Hold == nil || p.Hold.Verdict != tc.want || p.Hold.LimitMS != 120 || p.Hold.PerSwap.Of != 6 {
-			t.Errorf("%s: %+v", tc.parked, p.Hold)
+		p := a.pin(windows, true)
+		if h := p.Hold; p.P99 != nil || p.SwapCPUMS != nil || h == nil || h.Verdict != tc.want || h.BeyondMS.Of != 6 ||
+			math.Abs(h.BeyondMS.Median-milliseconds(tc.beyond)) > 1 || h.StopMS.Median != 10 || h.StartMS.Most != 290 {
+			t.Errorf("%s: %+v", tc.beyond, h)
 		}
 		if windows[0].Requests != 100 {
 			t.Errorf("%d requests of the window: those until the report count", windows[0].Requests)
 		}
 	}
+}
+
+func TestBeforeEachHoldTheProcessIsStartedAlone(t *testing.T) {
+	u := newFakeUsher(30 * time.Millisecond)
+	plan := swapPlan(t, u)
+	plan.Lead, plan.Tail, plan.Swaps = 30*time.Millisecond, 10*time.Millisecond, 3
+	var alone time.Duration
+	plan.Alone = func(context.Context) (OwnTimes, error) {
+		alone += time.Millisecond
+		return OwnTimes{Start: 10 * alone, Stop: alone}, nil
+	}
+	result, err := Swap(testContext(t), u, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFailures(t, result, nil)
+	for i, w := range result.Windows {
+		if n := float64(i + 1); w.Kind != WindowSwap || w.OwnStopMS != n || w.OwnStartMS != 10*n {
+			t.Errorf("window %d: %+v", i, w)
+		}
+	}
+	if h := result.Pinned.Hold; h == nil || h.BeyondMS.Of != 3 || h.StartMS.Most != 30 || h.Verdict == "" {
+		t.Errorf("hold %+v", h)
+	}
+	var text bytes.Buffer
+	if err := result.WriteText(&text); err != nil {
+		t.Error(err)
+	}
+	mustContain(t, "text", text.String(), "3 swaps by hold", "parked p99 ms", "beyond stop + start", "≤ 20")
 }
 
 func TestManySwapsAreComparedWithWindowsBesideThem(t *testing.T) {
@@ -134,7 +172,7 @@ func TestManySwapsAreComparedWithWindowsBesideThem(t *testing.T) {
 	if err := result.WriteHTML(&page); err != nil {
 		t.Error(err)
 	}
-	mustContain(t, "text", text.String(), "3 swaps, each with a window beside it", "p99 ms", "CPU µs/request", "≤ 1.05")
+	mustContain(t, "text", text.String(), "3 swaps, each with a window beside it", "p99 ms", "CPU µs/request", "≤ 1.05", "ms on a swap itself")
 	mustContain(t, "page", page.String(), "Latency through 3 swaps", `class="window beside"`, "3 swaps, each with")
 }
 
@@ -142,7 +180,7 @@ func TestAnAnswerFromAnEarlierRoundsGenerationIsAFailure(t *testing.T) {
 	u := newFakeUsher(time.Millisecond)
 	plan := swapPlan(t, u)
 	plan.Lead, plan.Tail, plan.Swaps = 60*time.Millisecond, 10*time.Millisecond, 2
-	plan.Own = []OwnTimes{{Start: time.Second, Stop: time.Second}}
+	plan.Alone = func(context.Context) (OwnTimes, error) { return OwnTimes{}, nil }
 	var swaps atomic.Int64
 	change := plan.Change
 	plan.Change = func(ctx context.Context, run *Run) error {

@@ -37,8 +37,8 @@ tool can do together (or at --rate) and says what a swap costs. An overlap is
 compared with windows of the same length in which the app's process is started
 once more beside it, and nothing is switched: p99 of latency, and usher's CPU
 time per request. A hold is compared with what the process takes to stop and to
-start by itself, for which the app is put to sleep first. Both need to be on
-the machine of the app, as its user or root.`,
+start by itself, for which the app is put to sleep before each swap. Both need
+to be on the machine of the app, as its user or root.`,
 		Example: "  usher bench swap hello --artifact ./bin/hello-v2 --mode hold --html swap.html\n  usher bench swap hello --swaps 12 --check",
 		Args:    positional(cobra.RangeArgs(1, 2)), ValidArgsFunction: c.completeApps,
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -128,7 +128,8 @@ func (b *benchSwap) prepare(ctx context.Context, o *operator) error {
 		b.plan.Twin = twin
 		return nil
 	}
-	return b.alone(ctx, o, twin)
+	b.plan.Alone = b.alone(o, twin)
+	return nil
 }
 
 // saturated is how long saturation is looked for, after a first run that warms
@@ -147,20 +148,13 @@ func (b *benchSwap) halfOfSaturation(ctx context.Context) (float64, error) {
 	return most / 2, nil
 }
 
-// ownTimes is how often the process of a hold app is started alone.
-const ownTimes = 7
-
 // alone measures the process of a hold app while the app sleeps, so that never
 // two of it live.
-func (b *benchSwap) alone(ctx context.Context, o *operator, twin *bench.Twin) error {
-	b.say("%s: sleeps, while its process is started and stopped alone, %d times", b.plan.App, ownTimes)
-	if err := o.Sleep(ctx, b.plan.App); err != nil {
-		return err
+func (b *benchSwap) alone(o *operator, twin *bench.Twin) func(context.Context) (bench.OwnTimes, error) {
+	return func(ctx context.Context) (own bench.OwnTimes, err error) {
+		if err = o.Sleep(ctx, b.plan.App); err == nil {
+			own, err = twin.Own(ctx)
+		}
+		return own, firstOf(err, o.wake(ctx, b.plan.App))
 	}
-	own, err := twin.Own(ctx, ownTimes)
-	if err != nil {
-		return err
-	}
-	b.plan.Own = own
-	return o.wake(ctx, b.plan.App)
 }

@@ -35,7 +35,7 @@ func TestBenchSwapComparesSwapsOfTheRealThing(t *testing.T) {
 			t.Fatalf("hold %v: %+v, %+v", hold, r.Total, p)
 		}
 		switch {
-		case hold && (p.Hold == nil || p.Hold.StartMS.Of != 7 || p.Hold.StopMS.Least <= 0 || p.Hold.LimitMS <= 20 || len(r.Windows) != 2):
+		case hold && (p.Hold == nil || p.Hold.StartMS.Of != 2 || p.Hold.StopMS.Least <= 0 || p.Hold.StartMS.Least <= 0 || len(r.Windows) != 2):
 			t.Errorf("hold: %+v, %d windows", p.Hold, len(r.Windows))
 		case !hold && (p.Hold != nil || len(r.Windows) != 4):
 			t.Errorf("overlap: %+v, %d windows", p, len(r.Windows))
