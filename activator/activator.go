@@ -199,8 +199,8 @@ func (a *Activator) Status(app string) (Status, error) {
 		return Status{}, err
 	}
 	var s Status
-	r.box.call(func() { s = r.status() })
-	return s, nil
+	r.box.call(func() { s, err = r.status() })
+	return s, err
 }
 
 // Names returns the names of all apps, sorted.

@@ -177,9 +177,7 @@ func (a *Activator) loadNew(all []*pending) error {
 		if p.isNew {
 			p.r.box.call(func() {
 				p.r.spec = p.spec
-				if err = p.r.load(); err == nil {
-					err = p.r.rebuild()
-				}
+				err = p.r.rebuild()
 			})
 		}
 		if err != nil {
@@ -205,8 +203,9 @@ func (p *pending) update(rec *store.App, now time.Time) error {
 func (r *runner) configure(p *pending) (changed bool) {
 	oldPolicy := r.spec.Policy
 	r.spec = p.spec
-	if p.rec.Version > r.record.Version { // else somebody has changed it since
-		r.record = p.rec
+	if p.rec.Version >= r.version { // else somebody has changed it since
+		rec := p.rec
+		r.record, r.version = &rec, rec.Version
 	}
 	if p.committed {
 		r.act.depot.Unpin(p.build.Digest)
@@ -302,9 +301,6 @@ func (a *Activator) remove(name string) {
 	r.box.post(func() {
 		if isNew {
 			r.spec.Policy = orphanPolicy
-			if err := r.load(); err != nil {
-				r.log().Error("cannot read the record of an app that is removed", "error", err)
-			}
 			r.recover()
 		}
 		r.step(lc.Event{Kind: lc.HaltAsked, Halt: lc.HaltRemove})

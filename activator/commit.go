@@ -23,7 +23,7 @@ func (r *runner) update(ifVersion uint64, fn func(*store.App) error) error {
 	})
 	switch {
 	case err == nil:
-		r.record = rec
+		r.record, r.version = &rec, rec.Version
 	case own == nil && !certain(err):
 		r.doubt()
 	}
@@ -51,15 +51,46 @@ func certain(err error) bool {
 // reread learns what became of a write that failed: it may have taken place, and
 // then the core must want what is recorded.
 func (r *runner) reread() error {
+	if err := r.load(); err != nil {
+		return err
+	}
+	r.unsure = false
+	r.box.post(r.catchUp)
+	return nil
+}
+
+// recorded is the record as last committed.
+func (r *runner) recorded() (*store.App, error) {
+	if r.record != nil {
+		return r.record, nil
+	}
+	err := r.load()
+	return r.record, err
+}
+
+// release finds a revision in the record.
+func (r *runner) release(rev uint64) (*store.Release, error) {
+	rec, err := r.recorded()
+	if err != nil {
+		return nil, err
+	}
+	rel, ok := rec.Release(rev)
+	if !ok {
+		return nil, fmt.Errorf("revision %d is not in the history any more", rev)
+	}
+	return rel, nil
+}
+
+// load reads the durable record.
+func (r *runner) load() error {
 	rec, err := r.act.commits.Get(r.name)
 	if errors.Is(err, store.ErrNotFound) {
 		rec, err = store.App{Name: r.name}, nil
 	}
 	if err != nil {
-		return fmt.Errorf("read the record of app %s again: %w", r.name, err)
+		return fmt.Errorf("read the record of app %s: %w", r.name, err)
 	}
-	r.record, r.unsure = rec, false
-	r.box.post(r.catchUp)
+	r.record, r.version = &rec, rec.Version
 	return nil
 }
 
@@ -68,7 +99,11 @@ func (r *runner) catchUp() {
 	if !r.recovered {
 		return // it begins with the record
 	}
-	rec := &r.record
+	rec, err := r.recorded()
+	if err != nil {
+		r.warn("learn what was committed", err)
+		return
+	}
 	if rel, ok := rec.Release(rec.Desired); ok && rec.Desired > uint64(r.state.Desired.Rev) {
 		r.step(lc.Event{Kind: lc.Committed, Release: r.coreRelease(*rel)})
 	}
@@ -230,7 +265,7 @@ func (r *runner) outcome(e lc.Effect) {
 		Reason: e.Reason.String(), Executed: e.Executed, At: r.act.now(),
 		Receipt: r.receipt != nil && r.receipt.Attempt == uint64(e.Gen),
 	}
-	last := lastAttempt{}
+	last := &lastAttempt{}
 	if g != nil && e.Reason != lc.ReasonNone {
 		o.Reason = reasonText(e.Reason, g)
 		if last.exit = exitOf(g); e.Reason <= lc.ReasonUnhealthy {
@@ -305,7 +340,10 @@ const timerFallback = lc.TimerIdle + 100
 // hold of the owner's release has failed, nobody has lifted that, and the spec
 // asks for it. Revision 0: it is not.
 func (r *runner) commitFallback(revision uint64) (store.Release, error) {
-	rec := &r.record
+	rec, err := r.recorded()
+	if err != nil {
+		return store.Release{}, err
+	}
 	failed, known := rec.Release(rec.Desired)
 	good, served := rec.Release(revision)
 	if !known || !served || !r.spec.Policy.Fallback || !rec.DownHeld || !rec.Failures[rec.Desired].HeldDown || failed.Cause == causeFallback {

@@ -236,9 +236,11 @@ func (r *rig) checkNothingLeft() {
 		r.t.Errorf("records are left: %+v", left)
 	}
 	for _, run := range r.act.apps {
-		if len(run.ops) != 0 || len(run.gens) != 0 {
-			r.t.Errorf("%d operations and %d generations are left", len(run.ops), len(run.gens))
-		}
+		run.box.call(func() {
+			if len(run.ops) != 0 || len(run.gens) != 0 {
+				r.t.Errorf("%d operations and %d generations are left", len(run.ops), len(run.gens))
+			}
+		})
 	}
 }
 

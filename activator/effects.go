@@ -145,7 +145,7 @@ func (r *runner) placement(s lc.Slot) Placement {
 	if s.Cache.Rev == 0 {
 		p.CacheGen = 0
 	}
-	if rel, ok := r.record.Release(uint64(s.Cache.Rev)); ok {
+	if rel, err := r.release(uint64(s.Cache.Rev)); err == nil {
 		p.Build = rel.Build
 	}
 	if g := r.gens[s.Gen]; g != nil && s.State == lc.SlotServing {
@@ -176,7 +176,7 @@ func (r *runner) downText(s lc.Slot) string {
 			}
 		}
 	}
-	why := r.last.Reason
+	why := r.latest().Reason
 	if why == "" && s.Reason == lc.ReasonBackoff {
 		why = r.crash
 	}

@@ -65,7 +65,7 @@ func (r *runner) placed(s lc.Slot) {
 }
 
 // finish ends the operations that the attempt was about.
-func (r *runner) finish(e lc.Effect, last lastAttempt) {
+func (r *runner) finish(e lc.Effect, last *lastAttempt) {
 	for _, o := range r.ops {
 		if !o.running() || o.ended != nil || !o.concerns(e.Rel, e.Restart) {
 			continue
@@ -77,7 +77,7 @@ func (r *runner) finish(e lc.Effect, last lastAttempt) {
 		if o.fallback == 0 { // else what the build that was asked for has left says more
 			o.Exit, o.LogTail, o.Reason = last.exit, last.tail, last.Reason
 		}
-		r.last.operation = o.ID
+		last.operation = o.ID
 		if e.Fallback {
 			o.falling = true
 			continue

@@ -64,13 +64,12 @@ func (r *runner) newGeneration(e lifecycle.Effect) (*generation, error) {
 		g.run.Restart = r.state.Next.Restart
 	}
 	r.keep(e.Gen, g)
-	rel, ok := r.record.Release(uint64(e.Rel.Rev))
-	if !ok {
-		return g, fmt.Errorf("revision %d is not in the history any more", e.Rel.Rev)
+	rel, err := r.release(uint64(e.Rel.Rev))
+	if err != nil {
+		return g, err
 	}
 	g.rel, g.external = *rel, rel.Kind == store.KindTarget
 	g.run.Build, g.run.Digest = rel.Build, rel.Digest
-	var err error
 	if g.proc, err = decodeProcess(rel.Spec); err != nil {
 		return g, err
 	}

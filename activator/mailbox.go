@@ -5,7 +5,7 @@ import "sync"
 // mailbox runs functions one at a time, in order, on a goroutine that lives only
 // while there is something to run.
 type mailbox struct {
-	tasks *tasks // counts that goroutine
+	owner *runner // stirs before each of them, and may rest afterwards
 
 	// mu guards the fields below. Nothing runs under it.
 	mu      sync.Mutex
@@ -21,7 +21,7 @@ func (b *mailbox) post(f func()) {
 	b.running = true
 	b.mu.Unlock()
 	if start {
-		b.tasks.run(b.run)
+		b.owner.act.tasks.run(b.run)
 	}
 }
 
@@ -37,7 +37,9 @@ func (b *mailbox) run() {
 		f := b.queue[0]
 		b.queue = b.queue[1:]
 		b.mu.Unlock()
+		b.owner.stir()
 		f()
+		b.owner.rest()
 	}
 }
 

@@ -132,7 +132,7 @@ func (r *runner) admitted(e lc.Effect) {
 	if g := r.gens[cur.ID]; g != nil {
 		rc.From = store.Predecessor{Generation: uint64(cur.ID), Revision: uint64(cur.Rel.Rev), Build: g.rel.Build}
 	}
-	if rel, ok := r.record.Release(rc.Revision); ok {
+	if rel, err := r.release(rc.Revision); err == nil {
 		rc.Build, rc.Digest = rel.Build, rel.Digest
 		if e.Cause == lc.CauseRelease || e.Cause == lc.CauseInstall || e.Cause == lc.CauseConfig {
 			rc.Steps = append(rc.Steps, store.ReceiptStep{Name: TookCommitted, Took: max(now.Sub(rel.CreatedAt), 0)})
@@ -215,7 +215,7 @@ func (r *runner) concluded(o store.Outcome) {
 			rc.finish(step, o.At)
 		}
 	}
-	rc.Operation, rc.Health = r.last.operation, r.gens[lc.GenID(o.Attempt)].healthProof()
+	rc.Operation, rc.Health = r.latest().operation, r.gens[lc.GenID(o.Attempt)].healthProof()
 	rc.Outcome, rc.Reason, rc.Executed, rc.Mode = o.Outcome, o.Reason, o.Executed, o.Mode
 	rc.ended = true
 	rc.drained = r.state.Old.ID == 0
@@ -323,7 +323,7 @@ func (r *runner) store(rc store.Receipt) {
 // lostReceipts tells of windows that were open when usher ended: their counts
 // were in its memory. One is known by its outcome, which promises a receipt, or,
 // if it had none yet, by the record of its generation.
-func (r *runner) lostReceipts(runs []store.Run) {
+func (r *runner) lostReceipts(rec *store.App, runs []store.Run) {
 	stored, err := r.act.commits.Receipts(r.name)
 	if err != nil {
 		r.warn("read the receipts", err)
@@ -333,7 +333,7 @@ func (r *runner) lostReceipts(runs []store.Run) {
 	if n := len(stored); n > 0 {
 		last = stored[n-1].Attempt
 	}
-	for _, o := range r.record.Outcomes {
+	for _, o := range rec.Outcomes {
 		if o.Receipt && o.Attempt > last {
 			r.lost(store.Receipt{
 				Attempt: o.Attempt, Revision: o.Revision, Cause: o.Cause, Mode: o.Mode,
@@ -354,7 +354,7 @@ func (r *runner) lostReceipts(runs []store.Run) {
 
 func (r *runner) lost(rc store.Receipt) {
 	rc.Incomplete = "usher ended while its window was open: what was counted is lost"
-	if rel, ok := r.record.Release(rc.Revision); ok {
+	if rel, err := r.release(rc.Revision); err == nil {
 		rc.Build, rc.Digest = rel.Build, rel.Digest
 		if rel.Cause == causeRecovered {
 			rc.Incomplete = "the app's record was lost, and with it what was counted"

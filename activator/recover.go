@@ -2,7 +2,6 @@ package activator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,22 +13,6 @@ import (
 // orphanPolicy is for apps that no file describes any more.
 var orphanPolicy = Policy{
 	DrainTimeout: 30 * time.Second, HoldDrain: 5 * time.Second, CloseSpread: 5 * time.Second, StopTimeout: 10 * time.Second,
-}
-
-// load reads the durable record.
-func (r *runner) load() error {
-	rec, err := r.act.commits.Get(r.name)
-	if errors.Is(err, store.ErrNotFound) {
-		rec, err = store.App{Name: r.name}, nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the record of app %s: %w", r.name, err)
-	}
-	r.record = rec
-	if n := len(rec.Outcomes); n > 0 {
-		r.last = lastAttempt{Outcome: rec.Outcomes[n-1]}
-	}
-	return nil
 }
 
 // rebuild makes the record anew from what runs, after the database was lost:
@@ -46,7 +29,11 @@ func (r *runner) rebuild() error {
 			serving = run
 		}
 	}
-	if r.record.Desired != 0 || r.spec.Target != "" || serving.Digest == "" {
+	rec, err := r.recorded()
+	if err != nil {
+		return err
+	}
+	if rec.Desired != 0 || r.spec.Target != "" || serving.Digest == "" {
 		return nil
 	}
 	b, err := r.act.depot.Lookup(serving.Digest)
@@ -87,10 +74,14 @@ func (r *runner) recover() {
 	if r.fresh == 0 {
 		r.warn("reserve a generation number", r.reserve())
 	}
-	if _, err := r.commitFallback(r.record.Good); err != nil {
+	rec, err := r.recorded()
+	if err != nil {
+		r.warn("read what was committed; only what runs is known", err)
+		r.record = &store.App{Name: r.name}
+	} else if _, err := r.commitFallback(rec.Good); err != nil {
 		r.warn("commit the fallback that is owed", err)
 	}
-	durable := r.durable()
+	durable := r.durable(r.record)
 	var found []lc.Found
 	for _, run := range runs {
 		f := r.adopt(run)
@@ -99,7 +90,7 @@ func (r *runner) recover() {
 		}
 		found = append(found, f)
 	}
-	r.lostReceipts(runs)
+	r.lostReceipts(r.record, runs)
 	before := lc.State{}
 	next, effects := lc.Recover(durable, found, r.fresh)
 	if o := r.act.observe; o != nil {
@@ -115,8 +106,7 @@ func (r *runner) recover() {
 }
 
 // durable turns the record into the core's state.
-func (r *runner) durable() lc.State {
-	rec := &r.record
+func (r *runner) durable(rec *store.App) lc.State {
 	s := lc.State{
 		Reported: lc.Revision(rec.Reported), Restarts: uint32(rec.Restarts), DownHeld: rec.DownHeld,
 		Paused: rec.Paused, Maintenance: rec.Maintenance,
@@ -144,7 +134,7 @@ func (r *runner) adopt(run store.Run) lc.Found {
 		ID: lc.GenID(run.Generation), Rel: lc.Release{Rev: lc.Revision(run.Revision), Ran: true},
 		Restart: run.Restart, Stage: stageOf(run.Phase),
 	}
-	if rel, ok := r.record.Release(run.Revision); ok {
+	if rel, err := r.release(run.Revision); err == nil {
 		g.rel = *rel
 		f.Rel = r.coreRelease(*rel)
 		g.external = rel.Kind == store.KindTarget

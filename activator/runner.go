@@ -16,31 +16,55 @@ type runner struct {
 	act  *Activator
 	box  mailbox
 
-	spec   App       // as last applied
-	record store.App // as last committed
-	floor  uint64    // no new revision is at or below it: generations of them were found
+	spec    App    // as last applied
+	version uint64 // of the record as last seen
+	floor   uint64 // no new revision is at or below it: generations of them were found
 
-	state    lifecycle.State
-	local    []lifecycle.Event // answers of effects that were carried out at once
-	fresh    lifecycle.GenID   // reserved for the next attempt
-	gens     map[lifecycle.GenID]*generation
-	timers   map[lifecycle.Timer]*timer
-	ops      []*operation // those that are not settled
-	last     lastAttempt
-	crash    string          // how what served last ended by itself
-	boot     time.Duration   // learned: from the go-byte to the first good health check
-	retry    time.Time       // when the back-off ends
-	receipt  *receipt        // of the attempt whose window is open; nil: none
-	unstored []store.Receipt // that could not be stored yet
-	gone     chan struct{}   // closed when a halted app has nothing left
+	state   lifecycle.State
+	fresh   lifecycle.GenID // reserved for the next attempt
+	*motion                 // nil while the app rests
+	last    *lastAttempt    // nil: none was since usher began
+	boot    time.Duration   // learned: from the go-byte to the first good health check
+	gone    chan struct{}   // closed when a halted app has nothing left
 
-	// Flags stand together: a hundred thousand sleeping apps have them.
+	// Small ones stand together: a hundred thousand sleeping apps have them.
 	recovered bool // the state was made from what is durable and what runs
 	unsure    bool // a write failed and may have taken place: record may be behind
 	raised    bool // this usher has raised the limit that the generations share
 
 	roles  atomic.Uint32          // bit per role that a generation has
 	totals atomic.Pointer[Totals] // nil: nothing was counted yet
+}
+
+// motion is what an app has only while something goes on. Whoever runs in the
+// mailbox has one.
+type motion struct {
+	record   *store.App        // as last committed; nil: not read since the app rested (see recorded)
+	local    []lifecycle.Event // answers of effects that were carried out at once
+	gens     map[lifecycle.GenID]*generation
+	timers   map[lifecycle.Timer]*timer
+	ops      []*operation    // those that are not settled
+	crash    string          // how what served last ended by itself
+	retry    time.Time       // when the back-off ends
+	receipt  *receipt        // of the attempt whose window is open; nil: none
+	unstored []store.Receipt // that could not be stored yet
+}
+
+// stir gets ready for what is next in the mailbox.
+func (r *runner) stir() {
+	if r.motion == nil {
+		r.motion = &motion{}
+	}
+}
+
+// rest lets go of what only an app needs of which something runs, or is waited
+// for. The record is read again then: it may be long, and the disk has it.
+func (r *runner) rest() {
+	m := r.motion
+	busy := len(m.local)+len(m.gens)+len(m.timers)+len(m.ops)+len(m.unstored) > 0 || m.receipt != nil
+	if !busy && !r.unsure && r.state.Slot.State != lifecycle.SlotDown { // else it has a reason to tell
+		r.motion = nil
+	}
 }
 
 // lastAttempt is what status tells of the last attempt beyond its record.
@@ -55,7 +79,7 @@ func newRunner(act *Activator, name string) *runner {
 	r := &runner{
 		name: name, act: act, gone: make(chan struct{}),
 	}
-	r.box.tasks = &act.tasks
+	r.box.owner = r
 	return r
 }
 

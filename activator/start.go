@@ -163,10 +163,11 @@ func (r *runner) exited(gen lc.GenID, g *generation, at time.Time) {
 		r.tellOOM(gen, g, x.OOM)
 	}
 	if r.gens[gen] == g && r.state.Cur.ID == gen && r.state.Cur.Stage == lc.Serving {
-		r.last.exit, r.last.tail = exitOf(g), tail(g.run.LogPath, tailLines)
-		r.crash = "the process ended by itself"
-		if r.last.exit != nil {
-			r.crash += ": " + r.last.exit.String()
+		last := r.latest()
+		last.exit, last.tail = exitOf(g), tail(g.run.LogPath, tailLines)
+		r.last, r.crash = &last, "the process ended by itself"
+		if last.exit != nil {
+			r.crash += ": " + last.exit.String()
 		}
 		r.note("crash", gen, r.crash)
 	}

@@ -70,13 +70,17 @@ func (r *runner) publish() {
 }
 
 // status describes the app. It runs in the mailbox.
-func (r *runner) status() Status {
-	rec := &r.record
+func (r *runner) status() (Status, error) {
+	rec, err := r.recorded()
+	if err != nil {
+		return Status{}, err
+	}
+	last := r.latest()
 	s := Status{
 		Name: r.name, State: r.stateName(), Maintenance: r.state.Maintenance,
 		Revision: uint64(r.state.Cache.Rev), Desired: rec.Desired, Good: rec.Good, Reported: rec.Reported,
 		Mode: lc.Overlap.String(), External: r.spec.Target != "", Level: r.act.backend.Level(), User: r.spec.Process.User,
-		Last: r.last.Outcome, LastOperation: r.last.operation, LastExit: r.last.exit, LastTail: r.last.tail,
+		Last: last.Outcome, LastOperation: last.operation, LastExit: last.exit, LastTail: last.tail,
 		Restarts: rec.Restarts, IdleTimeout: r.spec.Policy.IdleTimeout, Version: rec.Version, Boot: r.boot,
 		Recovery: r.differences(),
 	}
@@ -99,7 +103,20 @@ func (r *runner) status() Status {
 		s.Build, s.Digest = rel.Build, rel.Digest
 	}
 	r.generationStatus(&s)
-	return s
+	return s, nil
+}
+
+// latest is what is known of the last attempt: from memory, or else from the
+// record.
+func (r *runner) latest() lastAttempt {
+	if r.last != nil {
+		return *r.last
+	}
+	rec, err := r.recorded()
+	if err != nil || len(rec.Outcomes) == 0 {
+		return lastAttempt{}
+	}
+	return lastAttempt{Outcome: rec.Outcomes[len(rec.Outcomes)-1]}
 }
 
 func (r *runner) generationStatus(s *Status) {

@@ -203,8 +203,9 @@ func (r *runner) forget(gen lc.GenID) {
 	if !g.drainFrom.IsZero() {
 		took := r.act.now().Sub(g.drainFrom)
 		r.count(func(t *Totals) { t.Drain += took })
-		if r.last.Outcome.Outcome == lc.Done.String() && r.last.Generation == uint64(r.state.Cur.ID) {
-			r.last.Drain = took // it was switched away from by the last attempt
+		if last := r.latest(); last.Outcome.Outcome == lc.Done.String() && last.Generation == uint64(r.state.Cur.ID) {
+			last.Drain = took // it was switched away from by the last attempt
+			r.last = &last
 		}
 	}
 	if g.port != 0 {

@@ -154,18 +154,22 @@ func (a *Activator) Rollback(_ context.Context, c Change, to uint64, by string) 
 }
 
 func (r *runner) rollbackTo(to uint64) (store.Release, error) {
+	rec, err := r.recorded()
+	if err != nil {
+		return store.Release{}, err
+	}
 	if to != 0 {
-		rel, ok := r.record.Release(to)
+		rel, ok := rec.Release(to)
 		if !ok {
 			return store.Release{}, Refuse(ErrNotFound, "revision %d of app %s is not in its history", to, r.name)
 		}
 		return *rel, nil
 	}
-	cur, _ := r.record.Release(r.record.Desired)
-	for i := len(r.record.Releases) - 1; i >= 0; i-- {
-		rel := r.record.Releases[i]
+	cur, _ := rec.Release(rec.Desired)
+	for i := len(rec.Releases) - 1; i >= 0; i-- {
+		rel := rec.Releases[i]
 		other := cur == nil || rel.Digest != cur.Digest || rel.Target != cur.Target
-		if rel.Revision < r.record.Desired && other && !r.record.Failures[rel.Revision].HeldDown {
+		if rel.Revision < rec.Desired && other && !rec.Failures[rel.Revision].HeldDown {
 			return rel, nil
 		}
 	}
@@ -176,7 +180,11 @@ func (r *runner) rollbackTo(to uint64) (store.Release, error) {
 // the failure book.
 func (a *Activator) Restart(_ context.Context, c Change, retry bool) (Operation, error) {
 	return a.change(c, KindRestart, func(r *runner, o *operation) error {
-		if r.record.Desired == 0 {
+		rec, err := r.recorded()
+		if err != nil {
+			return err
+		}
+		if rec.Desired == 0 {
 			return r.noRelease()
 		}
 		if !retry && r.state.Slot.State == lc.SlotDown {
@@ -337,8 +345,8 @@ func (a *Activator) change(c Change, kind string, f func(*runner, *operation) er
 		if err = r.takes(kind); err != nil {
 			return
 		}
-		if c.IfVersion != 0 && c.IfVersion != r.record.Version {
-			err = Refuse(ErrVersion, "app %s is at version %d, not %d: look at it again", r.name, r.record.Version, c.IfVersion)
+		if c.IfVersion != 0 && c.IfVersion != r.version {
+			err = Refuse(ErrVersion, "app %s is at version %d, not %d: look at it again", r.name, r.version, c.IfVersion)
 			return
 		}
 		o := r.open(kind, c.RequestID)
