@@ -284,16 +284,29 @@ func (a *Activator) Shutdown(ctx context.Context, stopApps bool) error {
 		all = append(all, r)
 	}
 	a.mu.RUnlock()
+	gone, left := make(chan *runner, len(all)), map[*runner]bool{}
 	for _, r := range all {
-		r.event(lc.Event{Kind: lc.HaltAsked, Halt: halt})
+		left[r] = true
+		r.box.post(func() {
+			r.whenGone(func() { gone <- r })
+			r.step(lc.Event{Kind: lc.HaltAsked, Halt: halt})
+		})
 	}
-	var errs []error
-	for _, r := range all {
+	for len(left) > 0 {
 		select {
-		case <-r.gone:
+		case r := <-gone:
+			delete(left, r)
 		case <-ctx.Done():
-			errs = append(errs, fmt.Errorf("app %s: %w", r.name, context.Cause(ctx)))
+			return stillThere(left, context.Cause(ctx))
 		}
+	}
+	return nil
+}
+
+func stillThere(left map[*runner]bool, cause error) error {
+	var errs []error
+	for r := range left {
+		errs = append(errs, fmt.Errorf("app %s: %w", r.name, cause))
 	}
 	return errors.Join(errs...)
 }

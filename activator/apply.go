@@ -106,13 +106,16 @@ func (a *Activator) awaitRemoved(ctx context.Context, s App) error {
 	if err != nil {
 		return nil // there is none
 	}
-	leaving, bound := false, time.Duration(0)
+	leaving, bound, gone := false, time.Duration(0), make(chan struct{})
 	r.box.call(func() {
 		leaving, bound = r.state.Halt == lc.HaltRemove, hurriedTime+r.spec.Policy.StopTimeout+2*proofTime
 		for gen := range r.gens {
 			if leaving {
 				r.hurry(gen)
 			}
+		}
+		if leaving {
+			r.whenGone(func() { close(gone) })
 		}
 	})
 	if !leaving {
@@ -122,7 +125,7 @@ func (a *Activator) awaitRemoved(ctx context.Context, s App) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	select {
-	case <-r.gone:
+	case <-gone:
 		return nil
 	case <-ctx.Done():
 		return Refuse(ErrConflict, "app %s is still being removed (%w): look with usher status %s, then reload again", s.Name, context.Cause(ctx), s.Name)
@@ -145,6 +148,7 @@ func (a *Activator) commitFile(apps []App, staged map[string]artifact.Build) ([]
 	var all []*pending
 	var names []string
 	for _, s := range apps {
+		s.Artifact = "" // staged by now
 		p := &pending{spec: s, build: staged[s.Name]}
 		p.r, p.isNew = a.ensure(s.Name)
 		all, names, byName[s.Name] = append(all, p), append(names, s.Name), p

@@ -249,13 +249,17 @@ func (r *runner) trySleep(e lc.Effect) {
 // ended: a halted app has nothing left.
 func (r *runner) ended() {
 	r.disarmAll()
-	if isClosed(r.gone) {
+	if r.over {
 		return
 	}
+	r.over = true
 	r.abandonOps()
 	r.closeReceipt("usher was shut down before its window was over")
 	if r.state.Halt == lc.HaltRemove {
 		r.act.forgetApp(r)
 	}
-	close(r.gone)
+	for _, f := range r.gone {
+		f()
+	}
+	r.gone = nil
 }

@@ -25,12 +25,12 @@ type runner struct {
 	*motion                 // nil while the app rests
 	last    *lastAttempt    // nil: none was since usher began
 	boot    time.Duration   // learned: from the go-byte to the first good health check
-	gone    chan struct{}   // closed when a halted app has nothing left
 
 	// Small ones stand together: a hundred thousand sleeping apps have them.
 	recovered bool // the state was made from what is durable and what runs
 	unsure    bool // a write failed and may have taken place: record may be behind
 	raised    bool // this usher has raised the limit that the generations share
+	over      bool // halted, and nothing is left
 
 	roles  atomic.Uint32          // bit per role that a generation has
 	totals atomic.Pointer[Totals] // nil: nothing was counted yet
@@ -48,6 +48,7 @@ type motion struct {
 	retry    time.Time       // when the back-off ends
 	receipt  *receipt        // of the attempt whose window is open; nil: none
 	unstored []store.Receipt // that could not be stored yet
+	gone     []func()        // called when a halted app has nothing left
 }
 
 // stir gets ready for what is next in the mailbox.
@@ -61,10 +62,19 @@ func (r *runner) stir() {
 // for. The record is read again then: it may be long, and the disk has it.
 func (r *runner) rest() {
 	m := r.motion
-	busy := len(m.local)+len(m.gens)+len(m.timers)+len(m.ops)+len(m.unstored) > 0 || m.receipt != nil
+	busy := len(m.local)+len(m.gens)+len(m.timers)+len(m.ops)+len(m.unstored)+len(m.gone) > 0 || m.receipt != nil
 	if !busy && !r.unsure && r.state.Slot.State != lifecycle.SlotDown { // else it has a reason to tell
 		r.motion = nil
 	}
+}
+
+// whenGone has f called when the halted app has nothing left. It must not block.
+func (r *runner) whenGone(f func()) {
+	if r.over {
+		f()
+		return
+	}
+	r.gone = append(r.gone, f)
 }
 
 // lastAttempt is what status tells of the last attempt beyond its record.
@@ -76,9 +86,7 @@ type lastAttempt struct {
 }
 
 func newRunner(act *Activator, name string) *runner {
-	r := &runner{
-		name: name, act: act, gone: make(chan struct{}),
-	}
+	r := &runner{name: name, act: act}
 	r.box.owner = r
 	return r
 }

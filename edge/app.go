@@ -21,9 +21,10 @@ type App struct {
 	counters atomic.Pointer[counters] // nil: no request has come yet
 	guests   clients.Counts           // requests inside, of apps that bound them per client
 
-	// mu puts placements in order. Only slot stores happen under it: no target is
-	// retired, no pool touched and nobody woken.
-	mu doorLock
+	// mu puts placements in order and guards left. Only slot stores happen under
+	// it: no target is retired, no pool touched and nobody woken.
+	mu   doorLock
+	left chan struct{} // closed once another slot has taken its place; nil: nobody waits for that
 }
 
 func newApp(e *Edge, cfg *AppConfig) *App {
@@ -66,16 +67,27 @@ func (a *App) Place(p Placement) {
 	} else if !t.is(&p) || t.Retired() {
 		t = a.newTarget(&p)
 	}
-	a.slot.Store(newSlot(p, old.cfg, t, a.edge.opt.Cache))
+	left := a.store(newSlot(p, old.cfg, t, a.edge.opt.Cache))
 	a.mu.Unlock()
-	a.settle(old)
+	a.settle(old, left)
+}
+
+// store puts s into the slot and returns who waited for that. mu is held; settle
+// follows without it.
+func (a *App) store(s *slot) (left chan struct{}) {
+	a.slot.Store(s)
+	left, a.left = a.left, nil
+	return left
 }
 
 // settle finishes what storing a slot has begun: the old target and cache
-// generation are left, the lot follows. old is the slot that was replaced.
-func (a *App) settle(old *slot) {
+// generation are left, the lot follows. old is the slot that was replaced, left is
+// for those who waited for that.
+func (a *App) settle(old *slot, left chan struct{}) {
 	now := a.slot.Load()
-	close(old.left)
+	if left != nil {
+		close(left)
+	}
 	if old.target != nil && old.target != now.target {
 		old.target.retire()
 	}
@@ -91,9 +103,9 @@ func (a *App) settle(old *slot) {
 func (a *App) configure(cfg *AppConfig) {
 	a.mu.Lock()
 	old := a.slot.Load()
-	a.slot.Store(newSlot(old.Placement, cfg, old.target, a.edge.opt.Cache))
+	left := a.store(newSlot(old.Placement, cfg, old.target, a.edge.opt.Cache))
 	a.mu.Unlock()
-	a.settle(old)
+	a.settle(old, left)
 }
 
 // TrySleep retires the target of the generation if nothing is inside, and only
@@ -108,11 +120,26 @@ func (a *App) TrySleep(generation uint64, p Placement) bool {
 		a.mu.Unlock()
 		return false
 	}
-	a.slot.Store(newSlot(p, old.cfg, nil, a.edge.opt.Cache))
+	left := a.store(newSlot(p, old.cfg, nil, a.edge.opt.Cache))
 	a.mu.Unlock()
 	a.crowds.empty(t)
-	a.settle(old)
+	a.settle(old, left)
 	return true
+}
+
+// changed returns a channel that is closed once s is not the slot any more.
+func (a *App) changed(s *slot) <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.slot.Load() != s {
+		over := make(chan struct{})
+		close(over)
+		return over
+	}
+	if a.left == nil {
+		a.left = make(chan struct{})
+	}
+	return a.left
 }
 
 // Drained returns a channel that is closed once the generation is retired and
@@ -156,9 +183,9 @@ func (a *App) Remove() {
 func (a *App) leave() {
 	a.mu.Lock()
 	old := a.slot.Load()
-	a.slot.Store(newSlot(Placement{State: Removed}, old.cfg, nil, nil))
+	left := a.store(newSlot(Placement{State: Removed}, old.cfg, nil, nil))
 	a.mu.Unlock()
-	a.settle(old)
+	a.settle(old, left)
 }
 
 func (a *App) newTarget(p *Placement) *Target {

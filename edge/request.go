@@ -191,7 +191,7 @@ func (r *Request) AwaitChange(ctx context.Context, limit time.Duration) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	select {
-	case <-r.slot.left:
+	case <-r.app.changed(r.slot):
 	case <-t.C:
 	case <-ctx.Done():
 	}

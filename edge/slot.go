@@ -85,14 +85,13 @@ type Placement struct {
 type slot struct {
 	Placement
 	cfg    *AppConfig
-	target *Target       // nil: none
-	space  Space         // nil: the cache is not asked
-	left   chan struct{} // closed once another slot has taken its place
-	lines  []byte        // "Usher-Generation: 7\r\n…", stamped on every answer of this slot
+	target *Target // nil: none
+	space  Space   // nil: the cache is not asked
+	lines  []byte  // "Usher-Generation: 7\r\n…", stamped on every answer of this slot
 }
 
 func newSlot(p Placement, cfg *AppConfig, t *Target, c Cache) *slot {
-	s := &slot{Placement: p, cfg: cfg, target: t, left: make(chan struct{})}
+	s := &slot{Placement: p, cfg: cfg, target: t}
 	if c != nil && cfg.CacheEnabled && p.CacheGen != 0 {
 		s.space = c.Open(cfg.Name, p.CacheGen)
 	}

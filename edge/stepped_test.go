@@ -19,7 +19,8 @@ import (
 //	I6        nobody parks for a switch
 //	sleep     what was put to sleep has nobody inside, then or later
 //	zero      a retired target is called empty when the last one has left it, and not before
-//	twice     nothing is ended twice: a target called empty, a slot left
+//	twice     nothing is ended twice: a target called empty
+//	lost      a target that left the slot was retired
 //	parked    nobody waits on while the app serves, or for a sleeping app that nobody wakes
 //	stuck     whoever is not parked gets on
 
@@ -115,6 +116,13 @@ func (r *run) end() {
 	}
 	if r.first.gate.word.v&retiredBit != 0 && !isClosed(r.app.Drained(1)) {
 		r.fail("zero", "the target is retired and empty, and nobody was told")
+	}
+	for gen, crowd := range r.app.crowds.open {
+		for _, t := range crowd.targets {
+			if t != r.app.slot.s.target {
+				r.fail("lost", "generation %d is in the slot no more, and its target was never retired", gen)
+			}
+		}
 	}
 }
 
@@ -340,7 +348,7 @@ func TestSteppedFaultsAreCaught(t *testing.T) {
 		{"leaving does not see the bit", faultBlindLeave, aSwitch, "zero"},
 		{"a lock is kept", faultKeptLock, aSleep, "stuck"},
 		{"parking trusts an old slot", faultStaleLook, aSleepAndASwitch, "parked"},
-		{"placements are in no order", faultUnlockedPlaces, aSleepAndASwitch, "twice"},
+		{"placements are in no order", faultUnlockedPlaces, aSleepAndASwitch, "lost"},
 	} {
 		o := explore(scenes()[c.scene], c.fault, c.want)
 		if o.broken != c.want {
