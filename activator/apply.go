@@ -66,9 +66,10 @@ func (a *Activator) Apply(ctx context.Context, apps []App) (Changes, error) {
 	return ch, err
 }
 
-// stageAll stages the artifacts that the file names for the first time.
+// stageAll stages the artifacts that the file names for the first time, each once
+// however many apps it is of.
 func (a *Activator) stageAll(ctx context.Context, apps []App) (map[string]artifact.Build, error) {
-	out := map[string]artifact.Build{}
+	out, byPath := map[string]artifact.Build{}, map[string]artifact.Build{}
 	for _, s := range apps {
 		if s.Artifact == "" {
 			continue
@@ -77,9 +78,12 @@ func (a *Activator) stageAll(ctx context.Context, apps []App) (map[string]artifa
 		if err == nil && rec.FileValue == s.FileValue && rec.Desired != 0 {
 			continue
 		}
-		b, err := a.depot.Stage(ctx, s.Artifact)
-		if err != nil {
-			return nil, fmt.Errorf("app %s: stage %s: %w", s.Name, s.Artifact, err)
+		b, done := byPath[s.Artifact]
+		if !done {
+			if b, err = a.depot.Stage(ctx, s.Artifact); err != nil {
+				return nil, fmt.Errorf("app %s: stage %s: %w", s.Name, s.Artifact, err)
+			}
+			byPath[s.Artifact] = b
 		}
 		out[s.Name] = b
 	}

@@ -3,7 +3,8 @@ package activator
 import "sync"
 
 // numbers hands out generation numbers from blocks that are reserved durably, so
-// that no number is ever used twice, whatever crashes.
+// that no number is ever used twice, whatever crashes. Each block is twice the one
+// before: a start that asks for a hundred thousand waits for the disk a few times.
 type numbers struct {
 	reserve func(n uint64) (first uint64, err error)
 
@@ -12,32 +13,39 @@ type numbers struct {
 	// last are lost.
 	mu         sync.Mutex
 	next, left uint64
+	block      uint64 // the size of the last one; 0: there was none
 }
 
-const numberBlock = 64
+// The sizes of blocks. What is left of one when usher ends is lost.
+const (
+	firstBlock = 64
+	mostBlock  = 1 << 16
+)
 
 func (n *numbers) take() (uint64, error) {
-	if v, ok := n.pop(); ok {
+	v, block := n.pop()
+	if v != 0 {
 		return v, nil
 	}
-	first, err := n.reserve(numberBlock)
+	first, err := n.reserve(block)
 	if err != nil {
 		return 0, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.next, n.left = first+1, numberBlock-1
+	n.next, n.left, n.block = first+1, block-1, block
 	return first, nil
 }
 
-func (n *numbers) pop() (uint64, bool) {
+// pop takes a number of the block at hand, or says how large the next one is to be.
+func (n *numbers) pop() (v, block uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.left == 0 {
-		return 0, false
+		return 0, min(max(firstBlock, 2*n.block), mostBlock)
 	}
-	v := n.next
+	v = n.next
 	n.next++
 	n.left--
-	return v, true
+	return v, 0
 }

@@ -93,6 +93,9 @@ func (r *runner) recover() {
 	r.lostReceipts(r.record, runs)
 	before := lc.State{}
 	next, effects := lc.Recover(durable, found, r.fresh)
+	if len(found) == 0 && next.Slot.State == lc.SlotAsleep {
+		before.Slot.State = lc.SlotAsleep // no news, or a start would fill the log of events with it
+	}
 	if o := r.act.observe; o != nil {
 		o.recovered(r.name, durable, found, r.fresh, next, effects)
 	}

@@ -65,6 +65,9 @@ func (tr *trace) add(s traced) {
 	before := s.before
 	if s.recovery {
 		before = lc.State{}
+		if len(s.found) == 0 && s.next.Slot.State == lc.SlotAsleep {
+			before.Slot.State = lc.SlotAsleep // that is no news
+		}
 	}
 	if s.next.Slot.State != before.Slot.State && s.next.Halt != lc.HaltShutdown {
 		tr.told = append(tr.told, s.app+" state "+s.next.Slot.State.String())

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -256,11 +258,15 @@ func (c *cli) ahead(at *time.Time) string {
 	return "in " + span(max(0, at.Sub(c.now())))
 }
 
-// table aligns columns.
-type table struct{ w *tabwriter.Writer }
+// table aligns columns. What that makes of a cell is several small writes.
+type table struct {
+	w   *tabwriter.Writer
+	out *bufio.Writer
+}
 
 func newTable(w io.Writer) table {
-	return table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	out := bufio.NewWriter(w)
+	return table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), out}
 }
 
 func (t table) row(cells ...string) {
@@ -270,4 +276,4 @@ func (t table) row(cells ...string) {
 	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
 }
 
-func (t table) flush() error { return t.w.Flush() }
+func (t table) flush() error { return errors.Join(t.w.Flush(), t.out.Flush()) }

@@ -66,6 +66,29 @@ func System() Env {
 	}
 }
 
+// remembering asks the system once for each account and group: a large file names
+// the same ones over and over.
+func (e Env) remembering() Env {
+	e.LookupUser, e.LookupGroup = remembered(e.LookupUser), remembered(e.LookupGroup)
+	return e
+}
+
+func remembered[V any](look func(name string) (V, error)) func(name string) (V, error) {
+	type answer struct {
+		v   V
+		err error
+	}
+	known := map[string]answer{}
+	return func(name string) (V, error) {
+		a, asked := known[name]
+		if !asked {
+			a.v, a.err = look(name)
+			known[name] = a
+		}
+		return a.v, a.err
+	}
+}
+
 func ephemeralPorts() PortRange {
 	data, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {

@@ -45,7 +45,7 @@ func Parse(name string, data []byte, env Env) (*File, error) {
 		return nil, syntaxProblem(name, text, err)
 	}
 	path := absolute(env.WorkDir, name)
-	r := &reader{name: name, dir: filepath.Dir(path), text: text, env: env}
+	r := &reader{name: name, dir: filepath.Dir(path), text: text, env: env.remembering()}
 	f := r.file(&table{r: r, vals: doc, node: scan(text)})
 	f.Path = path
 	sortProblems(r.problems)

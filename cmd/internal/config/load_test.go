@@ -145,3 +145,23 @@ func TestTheSystemKnowsItsAccounts(t *testing.T) {
 		t.Errorf("work dir %q", env.WorkDir)
 	}
 }
+
+func TestAnAccountIsLookedUpOnceHoweverManyAppsNameIt(t *testing.T) {
+	env := testEnv()
+	env.EUID = 0
+	asked, look := 0, env.LookupUser
+	env.LookupUser = func(name string) (Account, error) {
+		asked++
+		return look(name)
+	}
+	text := "[server]\nlisten = [\"127.0.0.1:8080\"]\n"
+	for _, name := range []string{"a", "b", "c"} {
+		text += "[apps." + name + "]\nhosts = [\"" + name + ".example.com\"]\nuser = \"root\"\n"
+	}
+	if f, err := Parse("usher.toml", []byte(text), env); err != nil || f.Apps[2].User.Name != "root" {
+		t.Fatalf("%v", err)
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,8 +111,11 @@ func (d *daemon) start(ctx context.Context, f *config.File) error {
 	if err := d.edge.SetApps(edgeApps(f)); err != nil {
 		return err
 	}
-	_, err := d.act.Apply(ctx, apps(f))
-	return err
+	if _, err := d.act.Apply(ctx, apps(f)); err != nil {
+		return err
+	}
+	debug.FreeOSMemory() // reading a large file takes several times what is kept of it
+	return nil
 }
 
 // serve lets requests in and stays until ctx ends or a listener fails.
