@@ -215,9 +215,21 @@ func (a *Activator) Names() []string {
 	return out
 }
 
+// running returns the names of the apps that have generations, in no order.
+func (a *Activator) running() (names []string) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for name, r := range a.apps {
+		if r.roles.Load() != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Owns says whether pid is the main process of a generation.
 func (a *Activator) Owns(pid int) bool {
-	for _, name := range a.Names() {
+	for _, name := range a.running() {
 		s, err := a.Status(name)
 		for _, g := range s.Generations {
 			if err == nil && g.PID == pid {
@@ -348,10 +360,7 @@ func (a *Activator) housekeep() {
 		case <-t.C:
 		}
 		a.sweepRuns()
-		for _, name := range a.Names() {
-			if r, err := a.runner(name); err != nil || r.roles.Load() == 0 {
-				continue
-			}
+		for _, name := range a.running() {
 			s, err := a.Status(name)
 			if err != nil {
 				continue
