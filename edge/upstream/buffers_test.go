@@ -133,6 +133,7 @@ func BenchmarkLargeBody(b *testing.B) {
 	}).pool(Options{})
 	p.opt.Buffers.spoil = false
 	head, method := request("GET", "/", ""), []byte("GET")
+	var res http1.Response
 	b.SetBytes(1 << 20)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -140,7 +141,6 @@ func BenchmarkLargeBody(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		var res http1.Response
 		if err := c.Ask(head, nil, &res, method); err != nil {
 			b.Fatal(err)
 		}
