@@ -12,8 +12,8 @@
 //   - No field of a request or an answer is logged, so no Authorization and no
 //     Cookie; but the combined format has Referer and User-Agent, 1 KiB of each at
 //     most. A target is logged with its query.
-//   - Lines come in the order in which Write took them, and reach the file
-//     within a few milliseconds.
+//   - Lines come in the order in which Write took them, and reach the file at
+//     once if they are rare, otherwise within 50 ms.
 //   - Every entry is either written or counted as dropped, as long as Close is
 //     called after the last Write has returned.
 //
@@ -114,7 +114,7 @@ func (q *queue) put(text []byte) (ok, wake bool) {
 	}
 	q.text = append(q.text, text...)
 	q.lines++
-	wake = !q.told && (q.alert || len(q.text) >= fullBatch)
+	wake = !q.told && (q.alert || len(q.text) >= fullBatch || 2*q.lines >= q.most)
 	q.told = q.told || wake
 	return true, wake
 }

@@ -156,6 +156,23 @@ func TestALoneLineIsWrittenAtOnceAndManyAreGathered(t *testing.T) {
 	})
 }
 
+func TestAQueueThatIsHalfFullIsWrittenBeforeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{room: -1}
+		l := newTestLog(t, d, Options{Queue: 8})
+		l.Write(number(0)) // it is written at once, and those after it are gathered
+		synctest.Wait()
+		for i := range 20 {
+			l.Write(number(1 + i))
+			synctest.Wait()
+		}
+		if got := targets(t, d.content()); len(got) != 21 || d.calls != 6 || l.Dropped() != 0 {
+			t.Errorf("%d lines in %d writes, %d dropped", len(got), d.calls, l.Dropped())
+		}
+		closeLog(t, l)
+	})
+}
+
 func TestAWriterThatHangsHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const queue, more = 50, 7

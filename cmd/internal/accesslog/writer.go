@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
+// A write to a file costs more than its bytes: the scheduler is told of it and
+// looks around for milliseconds afterwards. So a busy log is written seldom.
 const (
-	fullBatch = 64 << 10              // bytes for which the writer is woken
-	flushGap  = 10 * time.Millisecond // between writes of batches that are not full
+	fullBatch = 256 << 10             // bytes for which the writer is woken
+	flushGap  = 50 * time.Millisecond // between writes of batches that are not full
 	maxKept   = 1 << 20               // bytes of a batch that is worth keeping
 	reportGap = time.Minute
 )
