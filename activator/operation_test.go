@@ -221,12 +221,17 @@ func TestBadRequestsAreRefusedWithoutATrace(t *testing.T) {
 			"nothing":        {Change: c},
 			"both":           {Change: c, Digest: digest, Target: "127.0.0.1:1"},
 			"unknown digest": {Change: c, Digest: "sha256:" + hex64},
+			"no digest":      {Change: c, Digest: "sha256:abcd"},
 			"bad mode":       {Change: c, Digest: digest, Mode: "fast"},
 			"bad target":     {Change: c, Target: "nowhere"},
 			"held target":    {Change: c, Target: "127.0.0.1:1", Mode: "hold"},
 		} {
-			if _, err := r.act.Deploy(ctx, req); !errors.Is(err, ErrInvalid) {
+			_, err := r.act.Deploy(ctx, req)
+			if !errors.Is(err, ErrInvalid) {
 				t.Errorf("%s: %v", name, err)
+			}
+			if upload := strings.Contains(err.Error(), "upload it first"); upload != (name == "unknown digest") {
+				t.Errorf("%s: it says %v", name, err)
 			}
 		}
 		for name, req := range map[string]DeployRequest{

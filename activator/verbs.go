@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/usher-edge/usher/activator/artifact"
 	lc "github.com/usher-edge/usher/activator/lifecycle"
 	"github.com/usher-edge/usher/activator/store"
 )
@@ -111,7 +112,10 @@ func (a *Activator) release(req DeployRequest) (store.Release, error) {
 		return rel, nil
 	}
 	b, err := a.depot.Lookup(req.Digest)
-	if err != nil {
+	switch {
+	case errors.Is(err, artifact.ErrInvalid):
+		return rel, Refuse(ErrInvalid, "%w", err)
+	case err != nil:
 		return rel, Refuse(ErrInvalid, "%w; upload it first", err)
 	}
 	rel.Kind, rel.Digest, rel.Build, rel.ArtifactKind = store.KindArtifact, b.Digest, shortBuild(b.Digest), string(b.Kind)

@@ -165,11 +165,23 @@ func tell(w io.Writer, cmd *cobra.Command, err error) {
 // nearWord is by how many letters a word may be off that was meant for another.
 const nearWord = 2
 
+// otherWords are what others call some of the verbs.
+func otherWords() map[string][]string {
+	return map[string][]string{
+		"start": {"wake"}, "stop": {"pause", "sleep"}, "list": {"status"}, "ps": {"status"},
+		"delete": {"remove"}, "rm": {"remove"}, "unpause": {"resume"}, "undo": {"rollback"}, "check": {"validate"},
+	}
+}
+
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	near := otherWords()[args[0]]
+	if near == nil {
+		near = cmd.SuggestionsFor(args[0])
+	}
+	if len(near) > 0 {
 		return usagef("there is no command %q; did you mean %s?", args[0], strings.Join(near, " or "))
 	}
 	return usagef("there is no command %q", args[0])
@@ -184,6 +196,9 @@ func positional(check cobra.PositionalArgs) cobra.PositionalArgs {
 			return nil
 		case len(list) == 0:
 			return usagef("%s needs an argument", cmd.Name())
+		}
+		if cmd.Flags().Lookup("config") != nil {
+			return usagef("%s takes the file as a flag: --config %s", cmd.Name(), list[0])
 		}
 		return usagef("%s does not take so many arguments: %s", cmd.Name(), strings.Join(list, " "))
 	}

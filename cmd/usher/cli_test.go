@@ -359,6 +359,10 @@ func TestWrongCommandLinesExitWithTwo(t *testing.T) {
 	for want, line := range map[string][]string{
 		"did you mean wake?":                             {"wak", "hello"},
 		"did you mean deploy?":                           {"deplyo", "hello"},
+		"did you mean pause or sleep?":                   {"stop", "hello"},
+		"did you mean wake?\n":                           {"start", "hello"},
+		"did you mean status?":                           {"list"},
+		"did you mean remove?":                           {"delete", "hello"},
 		"did you mean steady?":                           {"bench", "stedy"},
 		"usher: logs needs an argument\n":                {"logs"},
 		"usher: wake does not take so many arguments: a": {"wake", "a", "b"},

@@ -99,7 +99,7 @@ func TestAFileThatIsNotThereIsAProblem(t *testing.T) {
 }
 
 func TestValidateTakesNoArguments(t *testing.T) {
-	if _, code, _, errs := validate(t, validFile, "usher.toml"); code != exitUsage {
+	if _, code, _, errs := validate(t, validFile, "usher.toml"); code != exitUsage || !strings.Contains(errs, "validate takes the file as a flag: --config usher.toml") {
 		t.Errorf("exit %d, stderr %q", code, errs)
 	}
 }

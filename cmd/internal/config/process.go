@@ -198,12 +198,30 @@ func (a *appRead) command() {
 	if ok && len(t.node.child("command").elems) == 0 {
 		t.errorf("command", `is empty; remove it to run the artifact itself, or write command = ["./program", "argument"]`)
 	}
+	a.unread(items)
 	if len(a.Command) > 0 && a.Command[0] == "" {
 		t.r.errorf(items[0].off, "%s: names no program; write one first", t.full("command"))
 		a.Command = nil
 	}
 	if len(a.Command) > 0 && filepath.IsAbs(a.Command[0]) && !t.has("target") {
 		a.runnable(items[0].off, "command", a.Command[0])
+	}
+}
+
+// unread warns of an address that the program would get as the name of a
+// variable. A program that is a shell knows what to do with it.
+func (a *appRead) unread(items []item) {
+	if len(items) == 0 || strings.HasSuffix(items[0].text, "sh") {
+		return
+	}
+	for _, it := range items[1:] {
+		for _, name := range []string{"$PORT", "${PORT}", "$SOCKET", "${SOCKET}"} {
+			if strings.Contains(it.text, name) {
+				a.t.r.warnf(it.off, `%s: %q reaches the program as it stands, as no shell reads it; write ["sh", "-c", "exec %s …"]`,
+					a.t.full("command"), it.text, items[0].text)
+				return
+			}
+		}
 	}
 }
 

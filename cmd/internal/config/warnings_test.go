@@ -21,6 +21,7 @@ func TestDoubtfulFilesAreAcceptedWithWarnings(t *testing.T) {
 		{name: "tls_ask without ask_listen", text: app + "tls_ask = ‸true\n", want: []string{"apps.a.tls_ask: has no effect without server.ask_listen"}},
 		{name: "tls_ask without wildcard", text: "[server]\nlisten=[':80']\nask_listen='127.0.0.1:9180'\n[apps.a]\nuser='hello'\nhosts=['a.example']\ntls_ask=‸true\n", want: []string{"exact hosts always get certificates"}},
 		{name: "tls_ask for the catch-all", text: "[server]\nlisten=[':80']\nask_listen='127.0.0.1:9180'\n[apps.a]\nuser='hello'\nhosts=['*']\ntls_ask=‸true\n", want: []string{`certificates are never granted for "*"`}},
+		{name: "a variable that no shell reads", text: app + "command = ['python3', '-m', 'http.server', ‸'$PORT', '--bind=${SOCKET}']\n", want: []string{`apps.a.command: "$PORT" reaches the program as it stands, as no shell reads it; write ["sh", "-c", "exec python3 …"]`}},
 		{name: "cache of nothing", text: "[server]\nlisten=[':80']\ncache_bytes=0\n[apps.a]\nuser='hello'\nhosts=['a.example']\ncache.enabled=‸true\n", want: []string{"apps.a.cache.enabled: has no effect: server.cache_bytes is 0"}},
 		{name: "object larger than the cache", text: app + "cache = { enabled = true, max_object = ‸'17MiB' }\n", want: []string{"17MiB is more than a quarter of the cache (server.cache_bytes, 64MiB)"}},
 		{name: "object size without cache", text: app + "cache.max_object = ‸'1MiB'\n", want: []string{"has no effect without enabled = true"}},
