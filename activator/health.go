@@ -41,6 +41,7 @@ type probeTarget struct {
 	network, address string
 	dial             func(ctx context.Context, network, address string) (net.Conn, error)
 	awaited          func() bool // requests are parked for it
+	told             string      // how the app learns the address, for people; "": not from us
 }
 
 // probeResult says how a health check ended.
@@ -118,6 +119,9 @@ func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{},
 			return probeResult{exited: true}
 		case <-ctx.Done():
 			res.text = fmt.Sprintf("not healthy within %v; last health check: %s", h.Timeout, res.text)
+			if res.absent && t.told != "" {
+				res.text += "; nothing listens there: an app takes its " + t.told
+			}
 			return res
 		}
 	}

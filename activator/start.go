@@ -181,7 +181,7 @@ func (r *runner) health(e lc.Effect) {
 	if e.Cause == lc.CauseWake && r.spec.Policy.WakeTimeout > 0 {
 		policy.Timeout = r.spec.Policy.WakeTimeout
 	}
-	child, target := g.child, r.probeTarget(g.run)
+	child, target := g.child, r.probeTarget(g)
 	so := &probes{}
 	g.probes = so
 	r.beside(g, func(ctx context.Context) answer {
@@ -211,11 +211,19 @@ func (r *runner) health(e lc.Effect) {
 	})
 }
 
-func (r *runner) probeTarget(run store.Run) probeTarget {
-	return probeTarget{
-		network: run.Network, address: run.Address, dial: r.act.dial,
+func (r *runner) probeTarget(g *generation) probeTarget {
+	t := probeTarget{
+		network: g.run.Network, address: g.run.Address, dial: r.act.dial,
 		awaited: func() bool { return r.act.front.Activity(r.name).Parked > 0 },
 	}
+	switch {
+	case g.external:
+	case g.proc.Listen == ListenSocket:
+		t.told = "socket's path from $SOCKET"
+	default:
+		t.told = "port from $PORT"
+	}
+	return t
 }
 
 // stranger says that what listens at the address is known not to belong to the

@@ -129,7 +129,7 @@ func TestABuildThatFailsLeavesTheIncumbentServing(t *testing.T) {
 	for script, reason := range map[string]string{
 		"v2 sick":         "answered 500",
 		"v2 hang":         "not answered within 10s",
-		"v2 deaf":         "connection refused",
+		"v2 deaf":         "connection refused; nothing listens there: an app takes its port from $PORT",
 		"v2 exit=1s deaf": "exit status 3",
 		"v2 noexec":       "exec failed",
 	} {

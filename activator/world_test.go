@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -299,7 +300,7 @@ func (w *world) isHealthy(gen uint64) bool {
 func (w *world) dial(_ context.Context, _, address string) (net.Conn, error) {
 	p := w.byAddress(address)
 	if p == nil {
-		return nil, errors.New("connection refused")
+		return nil, syscall.ECONNREFUSED
 	}
 	here, there := net.Pipe()
 	go func() {

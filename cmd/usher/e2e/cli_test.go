@@ -229,7 +229,7 @@ func TestAFailedDeployNamesItsReason(t *testing.T) {
 	}{
 		"crash":          {hello(t, "v6", "crash"), []string{"exit status 1", "| hello v6: crashes after 0s", "it took "}},
 		"never ready":    {hello(t, "v4", "never-healthy"), []string{"not healthy within 3s", "answered 503"}},
-		"hang":           {hello(t, "v5", "hang"), []string{"not healthy within 3s", "connection refused"}},
+		"hang":           {hello(t, "v5", "hang"), []string{"not healthy within 3s", "connection refused", "takes its port from $PORT"}},
 		"not executable": {script, []string{"exec failed", "its interpreter /none/such is missing"}},
 	} {
 		r := u.cli("deploy", "hello", c.build)
