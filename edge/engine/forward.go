@@ -17,7 +17,8 @@ const watchAfter = time.Second
 type attempt struct {
 	target   *edge.Target
 	up       *upstream.Conn // nil: connecting failed
-	pump     *pump          // nil: the body was here already, or there is none
+	pump     *pump          // nil: the body was here already, or there is none, or it is unasked
+	unasked  bool           // there is more of the body, which the app could not take any more
 	prefix   int            // bytes of m.in[m.r:] that were body and went with the head
 	sent     time.Time      // when the head went out, if the cache wants to know
 	status   int            // of the app's final answer, once it is on its way to the client
@@ -91,6 +92,7 @@ func (c *conn) askOn(up *upstream.Conn, more bool) (interrupt, error) {
 	}
 	// A write may fail because the app has answered already and closed: its
 	// answer is read all the same.
+	c.mem.try.unasked = err != nil
 	if was, err := c.readHead(up); err != nil || was.any() {
 		return was, err
 	}

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/upstream"
 )
 
 // patience is for what happens by itself, on a machine that has other things to
@@ -241,12 +242,13 @@ type rigOptions struct {
 	server Options
 	cache  edge.Cache
 	unix   bool
+	pool   func(upstream.Options) *upstream.Pool
 }
 
 func newRig(t testing.TB, o rigOptions) *rig {
 	t.Helper()
 	r := &rig{t: t}
-	r.edge = edge.New(edge.Options{Waker: wakes{r}, Cache: o.cache, Log: r.log})
+	r.edge = edge.New(edge.Options{Waker: wakes{r}, Cache: o.cache, Log: r.log, NewPool: o.pool})
 	o.app.Name = "app"
 	if o.app.Hosts == nil {
 		o.app.Hosts = []string{"*"}

@@ -235,6 +235,9 @@ func (p *pump) write(data []byte, done bool) bool {
 func (c *conn) stopPump() edge.Cause {
 	x := &c.mem.try
 	p := x.pump
+	if x.unasked {
+		c.keep, c.linger = false, true
+	}
 	if p == nil {
 		return edge.CauseNone
 	}

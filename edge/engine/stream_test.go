@@ -2,17 +2,21 @@ package engine
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/upstream"
 )
 
 const chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -220,17 +224,64 @@ func TestAnEarlyAnswerReachesAClientThatStillSends(t *testing.T) {
 			r := newRig(t, rigOptions{})
 			r.app.Place(o.placement(1))
 			c := r.dial()
-			c.send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 10000000\r\n\r\n")
+			c.send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 100000000\r\n\r\n")
 			sent := make(chan struct{})
 			go func() {
 				defer close(sent)
-				_, _ = io.CopyN(c, zeros{}, 10000000) // breaks off when the edge closes
+				_, _ = io.CopyN(c, zeros{}, 100000000) // breaks off when the edge closes
 			}()
 			a := c.want(401, "no")
 			if !a.Close {
 				t.Error("the connection is said to live on")
 			}
 			<-sent
+			if n := r.last(1).Result; n.Ending != edge.Served || n.Status != 401 {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
+// brokenPipe is a connection to an app that has answered and closed by the time
+// the first bytes are written: they arrive, and the write fails.
+type brokenPipe struct{ net.Conn }
+
+func (b brokenPipe) Write(p []byte) (int, error) {
+	n, err := b.Conn.Write(p)
+	return n, errors.Join(err, syscall.EPIPE)
+}
+
+// What is left of a body that the app did not wait for is not the next request.
+func TestTheRestOfABodyThatCouldNotBePassedOnIsNoRequest(t *testing.T) {
+	for name, framing := range map[string]string{
+		"length":  "Content-Length: 1000\r\n\r\n0123456789",
+		"chunked": "Transfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOrigin(t, func(s *stage) {
+				s.read()
+				s.say("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
+			})
+			stock := upstream.NewBuffers(0)
+			r := newRig(t, rigOptions{pool: func(opt upstream.Options) *upstream.Pool {
+				opt.Buffers = stock
+				opt.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+					nc, err := new(net.Dialer).DialContext(ctx, network, address)
+					return brokenPipe{nc}, err
+				}
+				return upstream.NewPool(opt)
+			}})
+			r.app.Place(o.placement(1))
+			c := r.dial()
+			c.send("POST / HTTP/1.1\r\nHost: app.test\r\n" + framing)
+			a := c.want(401, "no")
+			if !a.Close {
+				t.Error("the connection is said to live on")
+			}
+			c.send("GET /smuggled HTTP/1.1\r\nHost: app.test\r\n\r\n")
+			if b, _ := io.ReadAll(c.r); len(b) > 0 {
+				t.Errorf("the rest of the body was answered: %q", b)
+			}
 			if n := r.last(1).Result; n.Ending != edge.Served || n.Status != 401 {
 				t.Errorf("%+v", n)
 			}

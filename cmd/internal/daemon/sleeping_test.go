@@ -78,7 +78,7 @@ func TestAnAppThatSleepsHasNoGoroutine(t *testing.T) {
 // asked for: the runner, the edge's side of it, its routes, and what the daemon
 // remembers of the file. Time is that of a start, the first that knows the apps.
 func BenchmarkSleepingHouse(b *testing.B) {
-	const apps = 100_000
+	const apps = 20_000
 	for b.Loop() {
 		b.StopTimer()
 		path := houseOf(b, apps)

@@ -232,12 +232,13 @@ func TestAHoldClosesStreamsAtOnce(t *testing.T) {
 func TestASlowDrainOfOneAppSlowsNoOther(t *testing.T) {
 	t.Parallel()
 	u := start(t, options{apps: []app{{name: "a"}, {name: "b"}}})
+	v2 := hello(t, "v2") // making it takes a while
 	ok(t, u.get("a", "/"))
-	slow := u.later("a", "/sleep?d=10s")
-	u.deploy("a", hello(t, "v2"))
+	slow := u.later("a", "/sleep?d=15s")
+	u.deploy("a", v2)
 	run := u.load(100, "b")
 	begun := time.Now()
-	if s := u.deploy("b", hello(t, "v2")); s.State != admin.Awake {
+	if s := u.deploy("b", v2); s.State != admin.Awake {
 		t.Errorf("b is %s", s.State)
 	}
 	if s := u.status("a"); roles(s)["retiring"] != 1 { // so neither of them waited for it
