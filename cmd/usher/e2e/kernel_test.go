@@ -16,7 +16,7 @@ import (
 
 // These tests need a kernel that holds apps to their limits; the one of .ci/vm does.
 // What harms the app is asked for with POST: a GET may be tried again, and would harm
-// the next one too.
+// the next one too. They run one after the other: an emulated machine is slow enough.
 
 const (
 	mib         = 1 << 20
@@ -79,7 +79,6 @@ func (u *usher) awaitMemory(want string, generations int) {
 }
 
 func TestTheKernelKillsAnAppThatTakesTooMuchMemoryAndUsherSaysSo(t *testing.T) {
-	t.Parallel()
 	u, beside := startBeside(t, heldApp())
 	first := u.pid("hello")
 	u.awaitMemory("64 MiB", 1)
@@ -111,7 +110,6 @@ func TestTheKernelKillsAnAppThatTakesTooMuchMemoryAndUsherSaysSo(t *testing.T) {
 }
 
 func TestTheKernelGivesTwoGenerationsTheMemoryOfTwoAndTakesItBack(t *testing.T) {
-	t.Parallel()
 	u, beside := startBeside(t, heldApp())
 	first := u.pid("hello")
 
@@ -141,8 +139,7 @@ func TestTheKernelGivesTwoGenerationsTheMemoryOfTwoAndTakesItBack(t *testing.T) 
 }
 
 func TestTheKernelRefusesAnAppMoreProcessesThanItMayHave(t *testing.T) {
-	t.Parallel()
-	u, beside := startBeside(t, heldApp())
+	u, beside := startBeside(t, app{lines: []string{`limits = { memory = "256MiB", pids = 60 }`, `stop_timeout = "1s"`}})
 	u.pid("hello")
 	_, run := u.record("hello")
 	group := fmt.Sprint(run["cgroup"])
@@ -150,7 +147,7 @@ func TestTheKernelRefusesAnAppMoreProcessesThanItMayHave(t *testing.T) {
 	// start them, or end because it cannot have the threads that it needs itself.
 	a := send(u.client, http.MethodPost, "hello", "/children?n=100", "")
 	if a.err != nil || a.status != http.StatusInternalServerError && a.status != http.StatusBadGateway {
-		t.Errorf("100 children where 100 processes and threads may be: %s", a)
+		t.Errorf("100 children where 60 processes and threads may be: %s", a)
 	}
 	if raw, err := os.ReadFile(filepath.Join(group, "pids.events")); err == nil && strings.Contains(string(raw), "max 0") {
 		t.Errorf("nothing was refused: %s", raw)
@@ -170,7 +167,6 @@ func TestTheKernelRefusesAnAppMoreProcessesThanItMayHave(t *testing.T) {
 // The kernel gives an app's generations no controller while a process is in the
 // group that they share.
 func TestTheKernelRefusesALimitAndTheAttemptIsAbandoned(t *testing.T) {
-	t.Parallel()
 	free := app{lines: []string{`drain_timeout = "1s"`}}
 	u, beside := startBeside(t, free)
 	first := u.pid("hello")
