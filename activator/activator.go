@@ -108,6 +108,7 @@ func New(o Options) (*Activator, error) {
 		return nil, err
 	}
 	a.tasks.run(a.housekeep)
+	a.tasks.run(a.watchState)
 	return a, nil
 }
 
@@ -360,6 +361,9 @@ func (a *Activator) housekeep() {
 		case <-t.C:
 		}
 		a.sweepRuns()
+		if a.Owned() != nil {
+			continue // what has the names of the logs now is another's
+		}
 		for _, name := range a.running() {
 			s, err := a.Status(name)
 			if err != nil {

@@ -32,6 +32,9 @@ func (a *Activator) Apply(ctx context.Context, apps []App) (Changes, error) {
 	if isClosed(a.stopping) {
 		return Changes{}, ErrClosing
 	}
+	if err := a.Owned(); err != nil {
+		return Changes{}, err
+	}
 	for _, s := range apps {
 		if err := a.awaitRemoved(ctx, s); err != nil {
 			return Changes{}, err
@@ -328,10 +331,10 @@ func (a *Activator) disown(r *runner) {
 // forgetApp drops an app of which nothing is left.
 func (a *Activator) forgetApp(r *runner) {
 	a.disown(r)
-	r.warn("remove the logs of a removed app", os.RemoveAll(a.logDir(r.name)))
-	if err := a.commits.Delete(r.name, 0); err != nil {
-		r.log().Warn("cannot delete the record of a removed app", "error", err)
+	if a.Owned() == nil {
+		r.warn("remove the logs of a removed app", os.RemoveAll(a.logDir(r.name)))
 	}
+	r.warn("delete the record of a removed app", a.commits.Delete(r.name, 0))
 }
 
 // keptBuilds is how many builds are kept beside those that a release needs.

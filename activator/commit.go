@@ -40,7 +40,7 @@ func (r *runner) doubt() {
 
 // certain says that a write that failed with err changed nothing.
 func certain(err error) bool {
-	for _, e := range []error{store.ErrNotFound, store.ErrConflict, store.ErrInvalid, store.ErrClosed} {
+	for _, e := range []error{store.ErrNotFound, store.ErrConflict, store.ErrInvalid, store.ErrClosed, store.ErrFenced} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -266,7 +266,10 @@ func (r *runner) outcome(e lc.Effect) {
 		Receipt: r.receipt != nil && r.receipt.Attempt == uint64(e.Gen),
 	}
 	last := &lastAttempt{}
-	if g != nil && e.Reason != lc.ReasonNone {
+	switch {
+	case e.Reason != lc.ReasonNone && r.fenced(): // then it is the reason of everything
+		o.Reason += ": " + r.act.Owned().Error()
+	case g != nil && e.Reason != lc.ReasonNone:
 		o.Reason = reasonText(e.Reason, g)
 		if last.exit = exitOf(g); e.Reason <= lc.ReasonUnhealthy {
 			last.tail = tail(g.run.LogPath, tailLines)

@@ -117,7 +117,7 @@ func (r *rig) promised() (gen uint64) {
 	if len(r.apps) == 0 {
 		return 0
 	}
-	rec, _ := r.w.mem.Get("hello")
+	rec, _ := r.w.state.Get("hello")
 	runs, _ := r.w.runs.List()
 	for _, run := range runs {
 		switchedTo := run.Phase == store.PhaseSwitching || run.Phase == store.PhaseSwitched
@@ -137,7 +137,7 @@ func (r *rig) checkAdopted(promised uint64) {
 	r.edge.mu.Lock()
 	h := r.edge.slot("hello").history
 	r.edge.mu.Unlock()
-	if rec, _ := r.w.mem.Get("hello"); rec.Paused {
+	if rec, _ := r.w.state.Get("hello"); rec.Paused {
 		return // nobody is told of it until it is resumed
 	}
 	if len(h) == 0 || h[0].Generation != promised {
@@ -171,7 +171,7 @@ func (r *rig) checkRecovered(s story) {
 	r.t.Helper()
 	if s.gone {
 		r.checkNothingLeft()
-		if _, err := r.w.mem.Get("hello"); !errors.Is(err, store.ErrNotFound) {
+		if _, err := r.w.state.Get("hello"); !errors.Is(err, store.ErrNotFound) {
 			r.t.Errorf("the removed app is on record: %v", err)
 		}
 		return
@@ -180,7 +180,7 @@ func (r *rig) checkRecovered(s story) {
 	if r.status().State == "paused" {
 		r.wantOp(r.must(r.act.Resume(context.Background(), Change{App: "hello"})), OpDone)
 	}
-	rec, _ := r.w.mem.Get("hello")
+	rec, _ := r.w.state.Get("hello")
 	want := s.serves(rec)
 	settle(20 * time.Second) // a back-off, a resumed deploy
 	build, err := r.request()
@@ -221,7 +221,7 @@ func (r *rig) checkMovesOn() {
 	settle(5 * time.Minute)
 	r.wantState("asleep")
 	r.checkNothingLeft()
-	if rec, _ := r.w.mem.Get("hello"); rec.RestartsDone != rec.Restarts {
+	if rec, _ := r.w.state.Get("hello"); rec.RestartsDone != rec.Restarts {
 		r.t.Errorf("%d of %d restarts are done", rec.RestartsDone, rec.Restarts)
 	}
 }
@@ -247,7 +247,7 @@ func (r *rig) checkNothingLeft() {
 // checkRestarts: a restart that was acknowledged is carried out, once.
 func (r *rig) checkRestarts() {
 	r.t.Helper()
-	rec, _ := r.w.mem.Get("hello")
+	rec, _ := r.w.state.Get("hello")
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	n := uint64(0)
@@ -343,7 +343,7 @@ func TestARestartThatIsOwedIsDoneOnceAfterACrash(t *testing.T) {
 		if err := r.act.Shutdown(ctx, false); err != nil {
 			t.Fatal(err)
 		}
-		if rec, _ := r.w.mem.Get("hello"); rec.Restarts != 1 || rec.RestartsDone != 0 {
+		if rec, _ := r.w.state.Get("hello"); rec.Restarts != 1 || rec.RestartsDone != 0 {
 			t.Errorf("a restart that was abandoned counts as done: %d of %d", rec.RestartsDone, rec.Restarts)
 		}
 		r.restart()
@@ -475,7 +475,7 @@ func TestAnAppThatWasRestartedOnceServesOnThoughItsRecordIsLost(t *testing.T) {
 		settle(time.Minute)
 		was := r.status()
 		r.crash()
-		rec, _ := r.w.mem.Get("hello")
+		rec, _ := r.w.state.Get("hello")
 		if err := r.w.mem.Delete("hello", rec.Version); err != nil {
 			t.Fatal(err)
 		}
@@ -519,7 +519,7 @@ func TestWhatRunsWithoutARecordIsStoppedAndSaid(t *testing.T) {
 					t.Errorf("generation %d with pid %d became %d with %d; %d processes", was.Generation, was.PID, is.Generation, is.PID, r.w.running())
 				}
 				said := false
-				for _, e := range r.w.mem.EventsSince(0, 0) {
+				for _, e := range r.w.state.EventsSince(0, 0) {
 					said = said || e.Kind == "recovery" && e.Generation == was.Generation && strings.Contains(e.Text, "no record")
 				}
 				if !said || len(is.Recovery) != 1 || !strings.Contains(is.Recovery[0], "no record") {

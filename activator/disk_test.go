@@ -115,7 +115,7 @@ func (r *rig) liftIfDown() {
 	if s := r.status(); s.State != "down" || !s.NextRetry.IsZero() {
 		return
 	}
-	rec, err := r.w.mem.Get("hello")
+	rec, err := r.w.state.Get("hello")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func (r *rig) reloadWithFault(x *faults, n int) (fired bool) {
 	moved := map[uint64]int{}
 	idle := map[time.Duration]int{}
 	for _, name := range names {
-		rec, gerr := r.w.mem.Get(name)
+		rec, gerr := r.w.state.Get(name)
 		s, serr := r.act.Status(name)
 		if gerr != nil || serr != nil {
 			r.t.Fatal(gerr, serr)

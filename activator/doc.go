@@ -16,6 +16,13 @@
 //     the report is durable.
 //   - Every attempt but a wake leaves a receipt: what became of each request that
 //     was accepted in its window. It looks on and decides nothing.
+//   - Whoever does not own the state decides nothing: before everything that the
+//     core is told, and before every commit, it is looked whether the files of the
+//     state directory are still those that were opened (see package store). Lost is
+//     lost: every app is fenced (see package lifecycle), changes are refused with
+//     store.ErrFenced, and nothing below the state directory is touched any more. An
+//     attempt's own generation is the only one that is ended. Runtime records go on:
+//     the run directory has its own lock, which is held.
 //   - Close leaves the apps running, and the next Open adopts them.
 //
 // What callers may not assume: a method that returns an Operation has committed

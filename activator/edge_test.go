@@ -207,7 +207,7 @@ func (e *edgeFake) checkServing(app string, p Placement) {
 	if rec, ok := e.w.record(p.Generation); ok && rec.Address != p.Address {
 		e.w.t.Errorf("generation %d is placed at %s, not %s", p.Generation, p.Address, rec.Address)
 	}
-	a, _ := e.w.mem.Get(app)
+	a, _ := e.w.state.Get(app)
 	if rel, ok := a.Release(p.Revision); ok && rel.Kind == store.KindTarget {
 		return
 	}
@@ -286,7 +286,7 @@ func (e *edgeFake) acquire(ctx context.Context, app string, v *visit) (*target, 
 			return t, p, nil
 		}
 		switch p.State {
-		case lifecycle.SlotDown, lifecycle.SlotEmpty, lifecycle.SlotMaintenance, lifecycle.SlotRemoved:
+		case lifecycle.SlotDown, lifecycle.SlotEmpty, lifecycle.SlotMaintenance, lifecycle.SlotRemoved, lifecycle.SlotFenced:
 			e.mu.Unlock()
 			return nil, p, errRefused
 		}
@@ -326,7 +326,7 @@ func (e *edgeFake) release(app string, t *target) {
 // get is one request that takes d; it answers the first word of the build that
 // served it.
 func (e *edgeFake) get(ctx context.Context, app string, d time.Duration) (build string, err error) {
-	before, _ := e.w.mem.Get(app)
+	before, _ := e.w.state.Get(app)
 	v := e.accept(app)
 	t, p, err := e.acquire(ctx, app, &v)
 	if err != nil {

@@ -1,6 +1,7 @@
 package activator
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -133,8 +134,9 @@ func (r *runner) blame(g *generation, err error) {
 	r.log().Error(err.Error(), "generation", g.run.Generation)
 }
 
+// warn leaves out what a fence refuses: that is told once, for all.
 func (r *runner) warn(doing string, err error) {
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrFenced) {
 		r.log().Error("cannot "+doing, "error", err)
 	}
 }
@@ -154,6 +156,9 @@ func (r *runner) placement(s lc.Slot) Placement {
 	}
 	if s.State == lc.SlotMaintenance {
 		p.RetryAfter = ownerRetryAfter // how long a boot takes says nothing here
+	}
+	if s.State == lc.SlotFenced {
+		p.Reason, p.RetryAfter = store.ErrFenced.Error(), ownerRetryAfter
 	}
 	if s.State == lc.SlotDown {
 		p.Reason = r.downText(s)
@@ -254,7 +259,11 @@ func (r *runner) ended() {
 	}
 	r.over = true
 	r.abandonOps()
-	r.closeReceipt("usher was shut down before its window was over")
+	how := "shut down"
+	if r.fenced() {
+		how = "fenced"
+	}
+	r.closeReceipt("usher was " + how + " before its window was over")
 	if r.state.Halt == lc.HaltRemove {
 		r.act.forgetApp(r)
 	}

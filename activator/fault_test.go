@@ -119,7 +119,7 @@ func (r *rig) deployWithFault(x *faults, mode string, n int, late bool) bool {
 	} else if len(failed) > 0 {
 		r.t.Errorf("write %d: served %v, failed %v\n%s", n, served, failed[0], r.history())
 	}
-	rec, _ := r.w.mem.Get("hello")
+	rec, _ := r.w.state.Get("hello")
 	want := "v1"
 	if rec.Desired == 2 {
 		want = "v2"
@@ -259,7 +259,7 @@ func TestASetUpThatFailsIsNotTheBuildsFault(t *testing.T) {
 		if !strings.Contains(op.Reason, "resource temporarily unavailable") {
 			t.Errorf("reason %q", op.Reason)
 		}
-		rec, _ := r.w.mem.Get("hello")
+		rec, _ := r.w.state.Get("hello")
 		if len(rec.Failures) != 0 {
 			t.Errorf("failure book %v", rec.Failures)
 		}

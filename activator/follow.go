@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	lc "github.com/usher-edge/usher/activator/lifecycle"
+	"github.com/usher-edge/usher/activator/store"
 )
 
 // open starts an operation of the app.
@@ -205,9 +206,14 @@ func (r *runner) closeQuiet(o *operation) {
 func (r *runner) abandonOps() {
 	for _, o := range r.ops {
 		switch {
+		case o.Draining && r.fenced():
+			o.Draining = false
+			r.tell(o, o.Kind+": "+store.ErrFenced.Error()+": the generation before is left to the next start")
 		case !o.running() || o.ended != nil && o.ended(&r.state):
 		case r.state.Halt == lc.HaltRemove:
 			r.close(o, OpAbandoned, "the app was removed")
+		case r.fenced():
+			r.close(o, OpAbandoned, r.act.Owned().Error())
 		default:
 			r.close(o, OpAbandoned, "usher shuts down; what was committed is taken up at its next start")
 		}

@@ -86,6 +86,9 @@ func (a *Activator) generationsWithLogs(app string) []uint64 {
 
 // pruneLogs removes the output of all but the last generations.
 func (a *Activator) pruneLogs(app string) {
+	if a.Owned() != nil {
+		return
+	}
 	all := a.generationsWithLogs(app)
 	for _, n := range all[:max(len(all)-keptLogs, 0)] {
 		for _, suffix := range []string{logSuffix, olderSuffix} {

@@ -356,14 +356,14 @@ func TestARetryIsOneAttempt(t *testing.T) {
 				r.get("v1")
 				r.wantOp(r.deploy("v2 sick"), c.end)
 				settle(time.Minute)
-				before, _ := r.w.mem.Get("hello")
+				before, _ := r.w.state.Get("hello")
 				op, err := r.act.Restart(context.Background(), Change{App: "hello"}, true)
 				if err != nil {
 					t.Fatal(err)
 				}
 				r.wantOp(op, c.end)
 				settle(time.Minute)
-				after, _ := r.w.mem.Get("hello")
+				after, _ := r.w.state.Get("hello")
 				if n := len(after.Outcomes) - len(before.Outcomes); n != 1 {
 					t.Errorf("%d outcomes: %+v", n, after.Outcomes)
 				}
@@ -391,7 +391,7 @@ func TestARetryIsTakenUpThoughUsherCrashesRightAfterIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.crash()
-		if rec, _ := r.w.mem.Get("hello"); rec.DownHeld || rec.Failures[2].HeldDown || rec.Restarts != 1 {
+		if rec, _ := r.w.state.Get("hello"); rec.DownHeld || rec.Failures[2].HeldDown || rec.Restarts != 1 {
 			t.Errorf("recorded: %+v", rec)
 		}
 		starts := len(r.w.procs)
@@ -546,7 +546,7 @@ func TestAReceiptThatCannotBeStoredIsStoredWithTheNext(t *testing.T) {
 // checkReceipts holds for any app that is at rest.
 func (r *rig) checkReceipts(when string) {
 	r.t.Helper()
-	rec, err := r.w.mem.Get("hello")
+	rec, err := r.w.state.Get("hello")
 	if err != nil {
 		return // nothing was ever committed
 	}

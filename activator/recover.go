@@ -105,6 +105,7 @@ func (r *runner) recover() {
 	r.tellFound(found, next.Cur)
 	r.recovered = true
 	r.apply(before, next, &effects)
+	r.checkOwned()
 	r.drainLocal()
 }
 

@@ -29,6 +29,7 @@ import (
 //	                 is said not to have executed got no go-byte (environment)
 //	I6  core         no effect of an overlap touches the incumbent before the switch
 //	I7  environment  the go-byte of a hold comes when everything else is proven empty
+//	F   core         after a fence nothing begins, moves or ends but the attempt
 //	I8  environment  what may be alive has a place in the state; it is forgotten only
 //	                 when proven empty
 //
@@ -240,6 +241,9 @@ func (m *model) answered(e lc.Event) {
 
 func (m *model) effect(e lc.Effect, next *lc.State) {
 	g := m.gens[e.Gen]
+	if next.Halt == lc.HaltFence {
+		m.checkFenced(e, next)
+	}
 	switch e.Kind {
 	case lc.Verify, lc.Intent:
 		if g == nil {
@@ -272,6 +276,19 @@ func (m *model) effect(e lc.Effect, next *lc.State) {
 			m.fail("I8: generation %d is forgotten and not proven empty", e.Gen)
 		}
 		delete(m.gens, e.Gen)
+	}
+}
+
+// checkFenced: whoever does not own the state ends nothing but what it starts.
+func (m *model) checkFenced(e lc.Effect, next *lc.State) {
+	switch e.Kind {
+	case lc.Place, lc.Forget, lc.RecordSwitched, lc.RecordOutcome, lc.Disarm, lc.Arm, lc.Gone:
+	case lc.Stop:
+		if e.Gen == next.Cur.ID || e.Gen == next.Old.ID {
+			m.fail("F: generation %d is stopped after a fence", e.Gen)
+		}
+	default:
+		m.fail("F: after a fence the runner is asked for %v of generation %d", e.Kind, e.Gen)
 	}
 }
 

@@ -121,7 +121,13 @@ func (r *runner) drainLocal() {
 }
 
 func (r *runner) one(e lifecycle.Event) {
-	if r.fresh == 0 {
+	r.checkOwned()
+	r.decide(e)
+}
+
+// decide tells the core of an event and carries out what it decides.
+func (r *runner) decide(e lifecycle.Event) {
+	if r.fresh == 0 && !r.fenced() && e.Halt != lifecycle.HaltFence {
 		if err := r.reserve(); err != nil {
 			r.log().Error("no generation number can be reserved; nothing can be started until the state directory is writable", "error", err)
 		}

@@ -11,7 +11,7 @@ import (
 // Status is one app at one instant. It is a copy.
 type Status struct {
 	Name        string
-	State       string // asleep, waking, awake, swapping, holding, down, paused, empty, removing
+	State       string // asleep, waking, awake, swapping, holding, down, paused, empty, removing, fenced
 	Reason      string
 	Maintenance bool
 
@@ -87,6 +87,9 @@ func (r *runner) status() (Status, error) {
 	if r.spec.Process.Hold || r.spec.Process.Listen == ListenFixed {
 		s.Mode = lc.Hold.String()
 	}
+	if r.fenced() {
+		s.Reason = r.act.Owned().Error()
+	}
 	if r.state.Slot.State == lc.SlotDown {
 		s.Reason = r.downText(r.state.Slot)
 		if r.state.Slot.Level != 0 {
@@ -153,6 +156,8 @@ func (r *runner) stateName() string {
 		return "removing"
 	case lc.SlotDown:
 		return "down"
+	case lc.SlotFenced:
+		return "fenced"
 	case lc.SlotServing:
 	}
 	if s.Attempt.Gen != 0 && !s.Attempt.Reporting {

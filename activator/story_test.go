@@ -155,7 +155,7 @@ func (p *player) file(apps ...App) bool {
 		return false
 	}
 	_, err := p.r.act.Apply(p.ctx, apps)
-	if err != nil && !p.dead() && !errors.Is(err, errDisk) {
+	if err != nil && !p.dead() && !errors.Is(err, errDisk) && !errors.Is(err, store.ErrFenced) {
 		p.r.t.Errorf("apply: %v", err)
 	}
 	return err == nil
@@ -199,7 +199,7 @@ func (p *player) change(op Operation, err error) {
 		settle(250 * time.Millisecond)
 		op, err = p.r.act.Operation(op.ID)
 	}
-	if err != nil && !p.dead() && !errors.Is(err, errDisk) && !errors.Is(err, ErrConflict) {
+	if err != nil && !p.dead() && !errors.Is(err, errDisk) && !errors.Is(err, store.ErrFenced) && !errors.Is(err, ErrConflict) {
 		p.r.t.Errorf("%s: %v", op.Kind, err)
 	}
 }

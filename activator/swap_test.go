@@ -192,7 +192,7 @@ func TestAReleaseLiftsAFailedHoldThoughUsherCrashesRightAfterIt(t *testing.T) {
 		r.wantOp(r.deploy("v2 sick"), OpDown)
 		r.deploy("v3 boot=5s")
 		r.crash()
-		if rec, _ := r.w.mem.Get("hello"); rec.DownHeld {
+		if rec, _ := r.w.state.Get("hello"); rec.DownHeld {
 			t.Error("the release is committed and the app is still held down")
 		}
 		r.restart()
@@ -355,7 +355,7 @@ func TestARestartMakesAFreshProcessOfTheSameRelease(t *testing.T) {
 		if is.PID == was.PID || is.Revision != was.Revision || is.Restarts != 1 {
 			t.Errorf("before %+v\nafter %+v", was, is)
 		}
-		if rec, _ := r.w.mem.Get("hello"); rec.RestartsDone != 1 {
+		if rec, _ := r.w.state.Get("hello"); rec.RestartsDone != 1 {
 			t.Errorf("restarts done %d of %d", rec.RestartsDone, rec.Restarts)
 		}
 	})
@@ -404,7 +404,7 @@ func TestARestartOfASleepingAppIsDoneAtOnce(t *testing.T) {
 		}
 		r.get("v1")
 		settle(time.Millisecond) // it was answered at the switch; the outcome is recorded right after
-		if rec, _ := r.w.mem.Get("hello"); rec.RestartsDone != 1 {
+		if rec, _ := r.w.state.Get("hello"); rec.RestartsDone != 1 {
 			t.Errorf("restarts done %d of %d", rec.RestartsDone, rec.Restarts)
 		}
 	})

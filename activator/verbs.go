@@ -322,6 +322,9 @@ func (a *Activator) Remove(_ context.Context, c Change) (Operation, error) {
 
 // takes says why an operation cannot be begun now.
 func (r *runner) takes(kind string) error {
+	if err := r.act.Owned(); err != nil {
+		return err
+	}
 	switch {
 	case isClosed(r.act.stopping):
 		return ErrClosing

@@ -29,6 +29,7 @@ import (
 type world struct {
 	t     *testing.T
 	mem   *store.Memory
+	state store.Commits // mem, or a database on a disk
 	runs  *store.MemoryRuns
 	level string
 
@@ -46,8 +47,9 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
+	mem := store.NewMemory()
 	return &world{
-		t: t, mem: store.NewMemory(), runs: store.NewMemoryRuns("boot-1"), level: "cgroup",
+		t: t, mem: mem, state: mem, runs: store.NewMemoryRuns("boot-1"), level: "cgroup",
 		procs: map[int]*proc{}, next: 100, healthy: map[uint64]bool{}, switched: map[uint64]store.Run{},
 		limits: map[string]cgroup.Limits{},
 	}
@@ -331,6 +333,15 @@ type life struct {
 	limit int        // the crash comes right after this many effects; 0 = never
 	trace []string
 	died  chan struct{}
+	at    int    // after this many effects
+	then  func() // this happens; it must not do anything to this life
+}
+
+// after lets f happen right after the n-th effect.
+func (l *life) after(n int, f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at, l.then = n, f
 }
 
 func newLife(limit int) *life { return &life{limit: limit, died: make(chan struct{})} }
@@ -348,6 +359,9 @@ func (l *life) did(format string, args ...any) {
 	l.trace = append(l.trace, fmt.Sprintf(format, args...))
 	if len(l.trace) == l.limit {
 		close(l.died)
+	}
+	if len(l.trace) == l.at {
+		l.then()
 	}
 }
 
@@ -392,7 +406,7 @@ func (b backend) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 		app: p.App, gen: p.Generation, revision: rec.Revision, hold: slices.Contains(p.Env, "HOLD=1"), alone: rec.Mode == "hold",
 		script: strings.Fields(string(text)), done: make(chan struct{}),
 	}
-	if app, err := b.w.mem.Get(p.App); err == nil {
+	if app, err := b.w.state.Get(p.App); err == nil {
 		if rel, ok := app.Release(rec.Revision); ok {
 			pr.hold = pr.hold || rel.DemandHold
 		}
@@ -544,7 +558,7 @@ func (b backend) checkGo(p *proc) {
 	if !ok || rec.Phase != store.PhaseStarted || rec.PID != p.pid {
 		t.Errorf("generation %d runs without its pid on record (%+v)", p.gen, rec)
 	}
-	app, err := b.w.mem.Get(p.app)
+	app, err := b.w.state.Get(p.app)
 	rel, known := app.Release(p.revision)
 	if err != nil || !known || !rel.Ran {
 		t.Errorf("revision %d runs and no commit says so (%v)", p.revision, err)
@@ -616,7 +630,7 @@ func (c child) Stop(ctx context.Context, grace time.Duration) (st Stopped, err e
 
 // commits and runs are the stores as one usher sees them.
 type commits struct {
-	*store.Memory
+	store.Commits
 	w *world
 	l *life
 }
@@ -626,7 +640,7 @@ func (c commits) Update(app string, v uint64, fn func(*store.App) error) (store.
 		return store.App{}, store.ErrClosed
 	}
 	before, _ := c.Get(app)
-	a, err := c.Memory.Update(app, v, fn)
+	a, err := c.Commits.Update(app, v, fn)
 	if after, rerr := c.Get(app); rerr == nil && after.Version != before.Version { // whatever was answered
 		c.w.checkCommit(before, after)
 	}
@@ -644,7 +658,7 @@ func (c commits) UpdateAll(apps []string, fn func(*store.App) error) ([]store.Ap
 	for _, name := range apps {
 		before[name], _ = c.Get(name)
 	}
-	all, err := c.Memory.UpdateAll(apps, fn)
+	all, err := c.Commits.UpdateAll(apps, fn)
 	wrote := false
 	for _, name := range apps {
 		if after, rerr := c.Get(name); rerr == nil && after.Version != before[name].Version {
@@ -671,8 +685,10 @@ func (c commits) Delete(app string, v uint64) error {
 	if c.l.gone() {
 		return store.ErrClosed
 	}
-	err := c.Memory.Delete(app, v)
-	c.l.did("delete %s", app)
+	err := c.Commits.Delete(app, v)
+	if err == nil {
+		c.l.did("delete %s", app)
+	}
 	return err
 }
 
@@ -680,7 +696,7 @@ func (c commits) PutReceipt(app string, rc store.Receipt) error {
 	if c.l.gone() {
 		return store.ErrClosed
 	}
-	err := c.Memory.PutReceipt(app, rc)
+	err := c.Commits.PutReceipt(app, rc)
 	if err == nil {
 		c.l.did("receipt %d", rc.Attempt)
 	}
@@ -691,8 +707,10 @@ func (c commits) Generations(n uint64) (uint64, error) {
 	if c.l.gone() {
 		return 0, store.ErrClosed
 	}
-	first, err := c.Memory.Generations(n)
-	c.l.did("reserve numbers")
+	first, err := c.Commits.Generations(n)
+	if err == nil {
+		c.l.did("reserve numbers")
+	}
 	return first, err
 }
 
@@ -707,11 +725,15 @@ func (r runs) Put(run store.Run) error {
 		return errDead
 	}
 	err := r.MemoryRuns.Put(run)
-	if run.Phase == store.PhaseSwitching && err == nil {
-		r.w.mu.Lock()
+	r.w.mu.Lock()
+	switch _, known := r.w.switched[run.Generation]; {
+	case err != nil:
+	case run.Phase == store.PhaseSwitching, known && run.Phase == store.PhaseSwitched:
 		r.w.switched[run.Generation] = run
-		r.w.mu.Unlock()
+	case run.Phase == store.PhaseStopping && r.w.switched[run.Generation].Phase == store.PhaseSwitching:
+		delete(r.w.switched, run.Generation) // it was called off at the last moment
 	}
+	r.w.mu.Unlock()
 	if err == nil {
 		r.l.did("%s %d", run.Phase, run.Generation)
 	}

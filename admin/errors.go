@@ -40,6 +40,7 @@ const (
 	CodeHostRefused       = "host-refused"
 	CodeOriginRefused     = "origin-refused"
 	CodeShuttingDown      = "shutting-down"
+	CodeFenced            = "fenced"
 )
 
 // Error is an error with a public face. [Control] returns it, alone or wrapped;

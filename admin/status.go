@@ -16,13 +16,15 @@ const (
 	Paused   AppState = "paused"   // its owner holds its requests back; its process stays
 	Empty    AppState = "empty"    // no release yet
 	Removing AppState = "removing" // draining for good
+	Fenced   AppState = "fenced"   // not to be started before usher is
 )
 
 // AppStatus is one app at one instant.
 type AppStatus struct {
 	Name  string   `json:"name"`
 	State AppState `json:"state"`
-	// Reason says why an app is down, paused or backing off; empty otherwise.
+	// Reason says why an app is down, paused or backing off, and of every app that
+	// usher is fenced; empty otherwise.
 	Reason string `json:"reason,omitempty"`
 	// Maintenance is true for a paused app that answers with its page.
 	Maintenance bool     `json:"maintenance,omitempty"`
@@ -154,7 +156,8 @@ type ServerStatus struct {
 	Version   VersionInfo `json:"version"`
 	PID       int         `json:"pid"`
 	StartedAt time.Time   `json:"started_at"`
-	// State is "starting", "serving" or "stopping".
+	// State is "starting", "serving", "stopping" or "fenced": what serves goes on,
+	// and nothing else happens until usher is started again.
 	State string `json:"state"`
 	// Listen has the edge's listeners; Config and StateDir are absolute paths.
 	Listen   []string `json:"listen"`

@@ -50,7 +50,7 @@ func (a *App) Placed() Placement { return a.slot.Load().Placement }
 // names again is kept, gate and pool, unless it was retired before.
 //
 // Parked requests follow the new state: Serving lets them go in order of
-// arrival, bit by bit; Empty, Maintenance, Down and Removed turn them away;
+// arrival, bit by bit; Empty, Maintenance, Down, Fenced and Removed turn them away;
 // Asleep wakes the app for them; in any other state they stay.
 //
 // Place never waits for a request. After Remove it has no effect.

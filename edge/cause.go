@@ -29,6 +29,7 @@ const (
 	CauseNoRelease
 	CauseWakeFailed
 	CauseMaintenance
+	CauseFenced
 	CauseParkFull
 	CauseParkTimeout
 	CauseAtCapacity
@@ -132,6 +133,8 @@ func (c Cause) usherVerdict() Verdict {
 		return Verdict{503, unavailable, "wake-failed", "This app could not be started.", true}
 	case CauseMaintenance:
 		return Verdict{503, unavailable, "maintenance", "This app is down for maintenance.", true}
+	case CauseFenced:
+		return Verdict{503, unavailable, "fenced", "This server may not start the app now.", true}
 	case CauseParkFull:
 		return Verdict{503, "connection_limit_reached", "park-full", "Too many requests wait for this app.", true}
 	case CauseParkTimeout:

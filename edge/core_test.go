@@ -83,6 +83,7 @@ func TestDecideFollowsTheState(t *testing.T) {
 		{Placement{State: Paused, Generation: 1, Network: "unix", Address: "/nowhere"}, Park, CauseNone},
 		{Placement{State: Maintenance}, Reply, CauseMaintenance},
 		{Placement{State: Down}, Reply, CauseWakeFailed},
+		{Placement{State: Fenced}, Reply, CauseFenced},
 		{Placement{State: Removed}, Reply, CauseNoSuchHost},
 	} {
 		a.Place(c.place)

@@ -33,6 +33,7 @@ type Decision struct {
 //	Maintenance  –            refused with the page
 //	Down         –            refused, wake failed
 //	Removed      –            refused, no such host
+//	Fenced       –            refused, fenced
 func (e *Edge) Decide(r *Request) Decision {
 	a := r.app
 	if a == nil {

@@ -110,6 +110,7 @@ func TestParkedRequestsAreLetGoInOrderSixteenFirstThenTwoForEachAnswer(t *testin
 func TestParkedRequestsAreTurnedAwayWithTheReasonOfTheSlot(t *testing.T) {
 	for state, want := range map[State]Cause{
 		Down: CauseWakeFailed, Maintenance: CauseMaintenance, Removed: CauseNoSuchHost, Empty: CauseNoRelease,
+		Fenced: CauseFenced,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			e, a := one(t, Options{}, AppConfig{})

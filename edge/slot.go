@@ -19,6 +19,7 @@ const (
 	Maintenance              // refused with the app's page
 	Down                     // refused with Retry-After
 	Removed                  // as if it had never been there
+	Fenced                   // refused with Retry-After: usher may start nothing
 )
 
 // String names the state as status and logs do.
@@ -40,6 +41,8 @@ func (s State) String() string {
 		return "maintenance"
 	case Down:
 		return "down"
+	case Fenced:
+		return "fenced"
 	default:
 		return "removed"
 	}
@@ -57,6 +60,8 @@ func (s State) refusal() Cause {
 		return CauseWakeFailed
 	case Removed:
 		return CauseNoSuchHost
+	case Fenced:
+		return CauseFenced
 	default:
 		return CauseNone
 	}

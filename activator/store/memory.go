@@ -69,6 +69,10 @@ func (m *Memory) Owned() error { return m.fence.err() }
 // Fence takes the state away, as an owner does who replaces a directory.
 func (m *Memory) Fence() { _ = m.fall(fmt.Errorf("%w: it was taken away; %s", ErrFenced, fencedTodo)) }
 
+// Restart gives the state to the next usher, as its start on a disk does. Nobody may
+// use m meanwhile.
+func (m *Memory) Restart() { m.fence = newFence() }
+
 func (m *Memory) isClosed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/usher-edge/usher/activator"
@@ -29,6 +30,12 @@ func (c *control) Server(context.Context) (admin.ServerStatus, error) {
 	}
 	if os.Geteuid() != 0 {
 		out.Isolation.Level = "none"
+	}
+	if err := c.d.act.Owned(); err != nil {
+		if st == "serving" {
+			out.State = "fenced"
+		}
+		out.Warnings = append(slices.Clone(out.Warnings), err.Error())
 	}
 	for _, l := range f.server.Listen {
 		out.Listen = append(out.Listen, l.String())
@@ -64,6 +71,9 @@ func (c *control) Upload(ctx context.Context, up admin.UploadRequest) (admin.Bui
 			Kind: admin.Conflict, Detail: fmt.Sprintf("app %s is a target in the config file, whose process usher does not start", up.App),
 			Hint: "deploy it with --target ADDR",
 		}
+	}
+	if err := c.d.act.Owned(); err != nil { // its place may be another's
+		return admin.Build{}, publicError(err)
 	}
 	body := &counter{r: up.Body}
 	b, err := c.d.depot.Receive(ctx, body, artifact.Kind(up.Kind))

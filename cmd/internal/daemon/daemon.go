@@ -180,9 +180,10 @@ const (
 // in-flight requests finished, apps left running.
 func (d *daemon) stop() error {
 	d.state.Store("stopping")
-	d.log.Info("shutting down: in-flight requests finish", "apps", map[bool]string{true: "stop", false: "keep running"}[d.opt.StopApps])
+	stopApps := d.opt.StopApps && d.act.Owned() == nil // else they may be another's
+	d.log.Info("shutting down: in-flight requests finish", "apps", map[bool]string{true: "stop", false: "keep running"}[stopApps])
 	limit := d.file.Load().drain
-	if d.opt.StopApps {
+	if stopApps {
 		limit = d.file.Load().drainAndStop
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit+stopTime)
@@ -191,7 +192,7 @@ func (d *daemon) stop() error {
 	defer edgeCancel()
 	served := make(chan error, 1)
 	go func() { served <- d.engine.Shutdown(edgeCtx) }()
-	err := d.act.Shutdown(ctx, d.opt.StopApps)
+	err := d.act.Shutdown(ctx, stopApps)
 	if e := <-served; e != nil && !errors.Is(e, context.DeadlineExceeded) {
 		err = errors.Join(err, e)
 	}
@@ -221,15 +222,17 @@ func (d *daemon) openState(context.Context) error {
 		}
 	}
 	// Two ushers on one run directory would take over each other's apps.
+	var locks []*store.StateLock
 	for _, dir := range []string{s.State, s.Run} {
 		lock, err := store.Lock(dir)
 		if err != nil {
 			return err
 		}
+		locks = append(locks, lock)
 		d.onClose(lock.Unlock)
 	}
 	var err error
-	if d.bolt, err = store.Open(s.State, store.Options{}); err != nil {
+	if d.bolt, err = store.Open(s.State, store.Options{Lock: locks[0]}); err != nil {
 		return fmt.Errorf("open state: %w", err)
 	}
 	d.onClose(d.bolt.Close)

@@ -79,6 +79,7 @@ var stateOf = [...]edge.State{
 	lifecycle.SlotMaintenance: edge.Maintenance,
 	lifecycle.SlotDown:        edge.Down,
 	lifecycle.SlotRemoved:     edge.Removed,
+	lifecycle.SlotFenced:      edge.Fenced,
 }
 
 func placement(p activator.Placement) edge.Placement {

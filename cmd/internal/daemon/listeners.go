@@ -112,7 +112,7 @@ func (d *daemon) ready(context.Context) error {
 	if st, _ := d.state.Load().(string); st != "serving" {
 		return fmt.Errorf("usher is %s", st)
 	}
-	return nil
+	return d.act.Owned() // what serves goes on; nothing else can be started
 }
 
 // runsAs says whether an app, and not usher itself, runs as uid.

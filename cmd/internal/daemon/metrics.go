@@ -8,7 +8,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type swapCollector struct {
 	d *daemon
 
-	info, attempts, drain, wake, generations, receipts, mismatches, oomKills, cacheBytes, cacheObjects *prometheus.Desc
+	info, fenced, attempts, drain, wake, generations, receipts, mismatches, oomKills, cacheBytes, cacheObjects *prometheus.Desc
 }
 
 func newSwapCollector(d *daemon) *swapCollector {
@@ -18,6 +18,7 @@ func newSwapCollector(d *daemon) *swapCollector {
 	return &swapCollector{
 		d:            d,
 		info:         desc("build_info", "The running usher.", "version", "commit", "go"),
+		fenced:       desc("fenced", "1 if usher does not own its state any more and must be started again."),
 		attempts:     desc("attempts_total", "Attempts at moving an app to a generation since usher started.", "app", "cause", "mode", "outcome"),
 		drain:        desc("drain_seconds_total", "Time that retiring generations took to empty.", "app"),
 		wake:         desc("wake_duration_seconds", "Time from the start of a generation to its first good health check.", "app"),
@@ -37,6 +38,11 @@ func (c *swapCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.Descri
 func (c *swapCollector) Collect(ch chan<- prometheus.Metric) {
 	v := c.d.opt.Version
 	ch <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, v.Version, v.Commit, v.Go)
+	fenced := 0.0
+	if c.d.act.Owned() != nil {
+		fenced = 1
+	}
+	ch <- prometheus.MustNewConstMetric(c.fenced, prometheus.GaugeValue, fenced)
 	for _, name := range c.d.act.Names() {
 		t, err := c.d.act.Totals(name)
 		if err != nil || len(t.Attempts) == 0 && len(t.Roles) == 0 && t.Receipts == 0 {

@@ -21,6 +21,7 @@ func publicError(err error) error {
 		{activator.ErrVersion, admin.Precondition, admin.CodeVersionMismatch},
 		{store.ErrConflict, admin.Precondition, admin.CodeVersionMismatch},
 		{activator.ErrConflict, admin.Conflict, ""},
+		{store.ErrFenced, admin.Conflict, admin.CodeFenced},
 		{activator.ErrClosing, admin.Unavailable, admin.CodeShuttingDown},
 		{activator.ErrInvalid, admin.Invalid, ""},
 		{artifact.ErrInvalid, admin.Invalid, ""},
