@@ -126,7 +126,7 @@ func (r *runner) admitted(e lc.Effect) {
 	now, cur := r.act.now(), r.state.Cur
 	rc := &receipt{begun: map[string]time.Time{}, over: make(chan struct{})}
 	rc.Attempt, rc.Revision, rc.Cause, rc.Mode = uint64(e.Gen), uint64(e.Rel.Rev), e.Cause.String(), e.Mode.String()
-	rc.Opened = now
+	rc.Canary, rc.Opened = e.Rel.Canary, now
 	rc.CacheFrom = cacheName(r.state.Cache)
 	rc.CacheTo = rc.CacheFrom
 	if g := r.gens[cur.ID]; g != nil {
@@ -355,7 +355,7 @@ func (r *runner) lostReceipts(rec *store.App, runs []store.Run) {
 func (r *runner) lost(rc store.Receipt) {
 	rc.Incomplete = "usher ended while its window was open: what was counted is lost"
 	if rel, err := r.release(rc.Revision); err == nil {
-		rc.Build, rc.Digest = rel.Build, rel.Digest
+		rc.Build, rc.Digest, rc.Canary = rel.Build, rel.Digest, rel.Cause == causeCanary
 		if rel.Cause == causeRecovered {
 			rc.Incomplete = "the app's record was lost, and with it what was counted"
 		}

@@ -644,6 +644,9 @@ func TestACanaryMustStayAliveBeforeTheSwitch(t *testing.T) {
 		r.get("v1")
 		canary := func(d *DeployRequest) { d.Canary = true }
 		r.wantOp(r.deploy("v2 exit=2s", canary), OpFailed)
+		if last, rc := r.status().Last, r.receipt(); !last.Canary || !rc.Canary {
+			t.Errorf("it was a canary, and the outcome %+v or the receipt %+v does not say so", last, rc)
+		}
 		r.get("v1")
 		begin := time.Now()
 		r.wantOp(r.deploy("v3", canary), OpDone)
@@ -651,6 +654,12 @@ func TestACanaryMustStayAliveBeforeTheSwitch(t *testing.T) {
 			t.Errorf("a canary was switched to after %v, before it had settled", took)
 		}
 		r.get("v3")
+		settle(time.Minute)
+		r.wantOp(r.deploy("v4"), OpDone)
+		settle(time.Minute)
+		if last, rc := r.status().Last, r.receipt(); last.Canary || rc.Canary {
+			t.Errorf("it was none, and it is called one: %+v, %+v", last, rc)
+		}
 	})
 }
 

@@ -21,7 +21,8 @@ type Receipt struct {
 	Operation string `json:"operation,omitempty"`
 	Revision  uint64 `json:"revision"`
 	Cause     string `json:"cause,omitempty"`
-	Mode      string `json:"mode,omitempty"` // that it really ran in
+	Mode      string `json:"mode,omitempty"`   // that it really ran in
+	Canary    bool   `json:"canary,omitempty"` // its release is one that settles before the switch
 	// Outcome is done, failed, abandoned or down; empty if it is not known (yet).
 	Outcome  string `json:"outcome,omitempty"`
 	Reason   string `json:"reason,omitempty"`

@@ -127,6 +127,7 @@ type Outcome struct {
 	Executed   bool      `json:"executed"`
 	Cause      string    `json:"cause"`
 	Mode       string    `json:"mode,omitempty"`
+	Canary     bool      `json:"canary,omitempty"` // its release is one that settles before the switch
 	At         time.Time `json:"at"`
 	DrainMS    int64     `json:"drain_ms,omitempty"`
 	Revision   uint64    `json:"revision,omitempty"`

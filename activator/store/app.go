@@ -96,7 +96,8 @@ type Outcome struct {
 	Revision   uint64        `json:"revision"`
 	Generation uint64        `json:"generation,omitempty"` // 0 = none was numbered
 	Cause      string        `json:"cause,omitempty"`
-	Mode       string        `json:"mode,omitempty"` // the mode it really ran in
+	Mode       string        `json:"mode,omitempty"`   // the mode it really ran in
+	Canary     bool          `json:"canary,omitempty"` // its release is one that settles before the switch
 	Outcome    string        `json:"outcome"`
 	Reason     string        `json:"reason,omitempty"`
 	Executed   bool          `json:"executed"` // false only if proven that nothing of the build ran

@@ -22,7 +22,8 @@ type Receipt struct {
 	Operation string `json:"operation,omitempty"`
 	Revision  uint64 `json:"revision"`
 	Cause     string `json:"cause,omitempty"`
-	Mode      string `json:"mode,omitempty"` // the mode it really ran in
+	Mode      string `json:"mode,omitempty"`   // the mode it really ran in
+	Canary    bool   `json:"canary,omitempty"` // its release is one that settles before the switch
 	Outcome   string `json:"outcome,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	Executed  bool   `json:"executed"`

@@ -117,7 +117,7 @@ func (c *cli) show(rc admin.Receipt) error {
 }
 
 func (c *cli) headline(rc admin.Receipt) string {
-	s := fmt.Sprintf("attempt %d: %s of revision %d, %s: %s%s", rc.Attempt, rc.Cause, rc.Revision, rc.Mode, dash(rc.Outcome), because(rc.Reason))
+	s := fmt.Sprintf("attempt %d: %s of revision %d%s, %s: %s%s", rc.Attempt, rc.Cause, rc.Revision, canaryText(rc.Canary), rc.Mode, dash(rc.Outcome), because(rc.Reason))
 	switch {
 	case rc.State == admin.ReceiptOpen:
 		return s + " (under way)"
@@ -125,6 +125,13 @@ func (c *cli) headline(rc admin.Receipt) string {
 		return s + ", " + c.ago(*rc.ClosedAt)
 	}
 	return s
+}
+
+func canaryText(is bool) string {
+	if is {
+		return ", a canary"
+	}
+	return ""
 }
 
 // receiptFacts are what is known beside the counts.

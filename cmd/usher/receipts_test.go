@@ -15,7 +15,7 @@ func holdReceipt() admin.Receipt {
 	opened, closed := admintest.Epoch(), admintest.Epoch().Add(1500*time.Millisecond)
 	return admin.Receipt{
 		App: "hello", Attempt: 6, State: admin.ReceiptClosed, Summary: "revision 3 done: all is well", Operation: "op-1",
-		Revision: 3, Cause: "release", Mode: "hold", Outcome: "done", Executed: true, Build: "4f2a9c01d3e5", Digest: "sha256:4f2a9c01d3e5",
+		Revision: 3, Cause: "release", Mode: "hold", Canary: true, Outcome: "done", Executed: true, Build: "4f2a9c01d3e5", Digest: "sha256:4f2a9c01d3e5",
 		From: &admin.Predecessor{Generation: 5, Revision: 2, Build: "0a1b2c3d4e5f"}, CacheFrom: "2.0", CacheTo: "3.0",
 		OpenedAt: &opened, ClosedAt: &closed, Proof: "cgroup",
 		Health: &admin.HealthProof{Tries: 4, PassedMS: 812.5, Status: 200, Last: "GET / answered 200"},
@@ -37,7 +37,7 @@ func lostReceipt() admin.Receipt {
 	}
 }
 
-const holdBlock = `attempt 6: release of revision 3, hold: done, 1m28s ago
+const holdBlock = `attempt 6: release of revision 3, a canary, hold: done, 1m28s ago
   build             sha256:4f2a9c01d3e5
   window            2026-03-01T12:00:00Z, 1.5s
   from              generation 5, revision 2 (build 0a1b2c3d4e5f)

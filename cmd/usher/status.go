@@ -143,7 +143,7 @@ func (c *cli) showOutcome(o *admin.Outcome) {
 	if o == nil {
 		return
 	}
-	fmt.Fprintf(c.stdout, "\nlast attempt (%d, %s): %s%s, %s\n", o.Attempt, o.Cause, o.Outcome, because(o.Reason), c.ago(o.At))
+	fmt.Fprintf(c.stdout, "\nlast attempt (%d, %s%s): %s%s, %s\n", o.Attempt, o.Cause, canaryText(o.Canary), o.Outcome, because(o.Reason), c.ago(o.At))
 	if o.Exit != nil {
 		fmt.Fprintf(c.stdout, "  %s\n", o.Exit.Text)
 	}

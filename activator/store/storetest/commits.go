@@ -134,7 +134,7 @@ func readBack(t *testing.T, s Opened) {
 		FileValue: "bin/web",
 		Failures:  map[uint64]store.Failure{2: {Count: 3, Last: at, Reason: "exit 1", HeldDown: true}},
 		Restarts:  4, RestartsDone: 3, Paused: true, Maintenance: true, Removed: true,
-		Outcomes: []store.Outcome{{Attempt: 9, Revision: 1, Generation: 7, Cause: "release", Mode: "hold", Outcome: "done", Reason: "-", Executed: true, At: at, Drain: time.Second}},
+		Outcomes: []store.Outcome{{Attempt: 9, Revision: 1, Generation: 7, Cause: "release", Mode: "hold", Canary: true, Outcome: "done", Reason: "-", Executed: true, At: at, Drain: time.Second}},
 	}
 	got, err := s.Update("web", 0, func(a *store.App) error {
 		if a.Name != "web" {

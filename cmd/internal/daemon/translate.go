@@ -138,7 +138,7 @@ func lastOutcome(s activator.Status) *admin.Outcome {
 	l := s.Last
 	return &admin.Outcome{
 		Attempt: l.Attempt, Operation: s.LastOperation, Outcome: l.Outcome, Reason: l.Reason, Executed: l.Executed, Cause: l.Cause, Mode: l.Mode,
-		At: l.At, DrainMS: l.Drain.Milliseconds(), Revision: l.Revision, Generation: l.Generation,
+		Canary: l.Canary, At: l.At, DrainMS: l.Drain.Milliseconds(), Revision: l.Revision, Generation: l.Generation,
 		Exit: exit(s.LastExit), LogTail: s.LastTail,
 	}
 }
