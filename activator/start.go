@@ -3,10 +3,12 @@ package activator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/usher-edge/usher/activator/artifact"
+	"github.com/usher-edge/usher/activator/cgroup"
 	lc "github.com/usher-edge/usher/activator/lifecycle"
 	"github.com/usher-edge/usher/activator/process"
 	"github.com/usher-edge/usher/activator/store"
@@ -89,15 +91,30 @@ func (r *runner) prepare(e lc.Effect) {
 				g.lost = true // what may be left of it is looked for by the stop that follows
 				return r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: notPrepared(err)}, err)
 			}
-			return r.result(lc.PrepareDone, e.Gen, r.prepared(e.Gen, g, w))
+			g.waiting = w
+			if err := r.identifies(w.Identity()); err != nil {
+				return r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err)
+			}
+			return r.result(lc.PrepareDone, e.Gen, r.prepared(e.Gen, g, w.Identity()))
 		}
 	})
 }
 
+// identifies says whether what was set up can be found again by what is told of it,
+// and is held in what the proof of its end is said to rest on.
+func (r *runner) identifies(id Identity) error {
+	level := r.act.backend.Level()
+	switch held := id.Cgroup != ""; {
+	case id.PID <= 0 || id.StartTime == 0:
+		return fmt.Errorf("what was set up is pid %d, started at %d: nothing could find that again", id.PID, id.StartTime)
+	case held != (level == cgroup.LevelCgroup):
+		return fmt.Errorf("pid %d is held in cgroup %q, and stop proofs are said to be by %s", id.PID, id.Cgroup, level)
+	}
+	return nil
+}
+
 // prepared records who waits at the go-byte.
-func (r *runner) prepared(gen lc.GenID, g *generation, w Waiting) error {
-	g.waiting = w
-	id := w.Identity()
+func (r *runner) prepared(gen lc.GenID, g *generation, id Identity) error {
 	g.run.PID, g.run.StartTime, g.run.Cgroup = id.PID, id.StartTime, id.Cgroup
 	phase := store.PhaseStarted
 	if g.run.Phase == store.PhaseStopping { // it was told to stop meanwhile

@@ -688,6 +688,24 @@ func TestBytesThatChangedAfterTheyWereStagedNeverRun(t *testing.T) {
 	})
 }
 
+func TestWhatIsSetUpAndIsNotWhatWasAskedForNeverRuns(t *testing.T) {
+	for _, how := range []string{"nobody", "adrift"} {
+		inBubble(t, func(r *rig) {
+			r.apply(r.app("v1"))
+			r.get("v1")
+			op := r.wantOp(r.deploy("v2 "+how), OpAbandoned)
+			if !strings.Contains(op.Reason, lifecycle.ReasonNotStarted.String()+": ") {
+				t.Errorf("%s: reason %q", how, op.Reason)
+			}
+			settle(time.Second)
+			if s := r.status(); s.Failures != 0 || s.Last.Executed || len(r.w.alive("hello")) != 1 {
+				t.Errorf("%s: failures %d, last %+v, %d alive", how, s.Failures, s.Last, len(r.w.alive("hello")))
+			}
+			r.get("v1")
+		})
+	}
+}
+
 func TestATargetSwapsAtOnceAndOwnsNoProcess(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.app("")

@@ -534,7 +534,16 @@ type waiting struct {
 	p *proc
 }
 
-func (w waiting) Identity() Identity { return Identity{PID: w.p.pid, StartTime: uint64(w.p.pid)} }
+func (w waiting) Identity() Identity {
+	id := Identity{PID: w.p.pid, StartTime: uint64(w.p.pid)}
+	if w.b.w.level == cgroup.LevelCgroup && !w.p.has("adrift") {
+		id.Cgroup = fmt.Sprintf("/%s/%s.%d", w.p.app, w.p.app, w.p.gen)
+	}
+	if w.p.has("nobody") {
+		id.PID = 0
+	}
+	return id
+}
 
 func (w waiting) Go(ctx context.Context) (Child, error) {
 	if w.b.l.gone() || ctx.Err() != nil || w.p.dead() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -39,7 +40,25 @@ func newPending(l Launch, pid, pidfd int, channel *os.File) (*Pending, error) {
 			return nil, errors.Join(err, p.end())
 		}
 	}
+	if err := p.held(); err != nil {
+		return nil, errors.Join(err, p.end())
+	}
 	return p, nil
+}
+
+// held makes sure that the child is in the cgroup that was chosen for it: that
+// nothing of a generation is left is proven by its cgroup. One that has ended by
+// now is in none, and the handshake tells.
+func (p *Pending) held() error {
+	group := p.launch.Group
+	if group.Level() != cgroup.LevelCgroup {
+		return nil
+	}
+	members, err := group.Procs()
+	if err == nil && !slices.Contains(members, p.proc.id.PID) && !p.proc.Exited() {
+		err = fmt.Errorf("pid %d was started in %s and is not in it: let nothing but usher move what is there", p.proc.id.PID, group.Path())
+	}
+	return err
 }
 
 // Identity names the child; it stays the same through the exec.

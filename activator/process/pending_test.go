@@ -116,6 +116,26 @@ func TestChildEndedBeforeTheGoByteIsProvenNotToHaveRun(t *testing.T) {
 	})
 }
 
+// elsewhere is a cgroup that children never come to.
+type elsewhere struct{ *cgroup.Session }
+
+func (elsewhere) Level() string         { return cgroup.LevelCgroup }
+func (elsewhere) Path() string          { return "/chosen" }
+func (elsewhere) Procs() ([]int, error) { return nil, nil }
+
+func TestAChildThatIsNotInItsCgroupIsEnded(t *testing.T) {
+	checkLeaks(t)
+	l := script(t, "echo ran > ran")
+	l.Group = elsewhere{cgroup.NewSession(nil)}
+	_, err := Prepare(soon(t), l)
+	if !errors.Is(err, ErrNotExecuted) || !strings.Contains(err.Error(), "/chosen and is not in it") {
+		t.Errorf("prepare: %v", err)
+	}
+	if populated, err := l.Group.Populated(); err != nil || populated {
+		t.Errorf("populated %v, %v", populated, err)
+	}
+}
+
 // The go-byte lies in the channel and the child dies without having read it:
 // the kernel tells, so even then it is known that nothing ran.
 func TestUnreadGoByteIsProvenNotToHaveRun(t *testing.T) {
