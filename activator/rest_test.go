@@ -46,7 +46,7 @@ func TestAnAppThatSleepsKeepsNoRecordAndStatusTellsAllTheSame(t *testing.T) {
 		r.get("v1")
 		r.restart()
 		settle(time.Hour)
-		if s := r.wantState("asleep"); s.Last.Cause != "rollback" && s.Last.Revision != 3 {
+		if s := r.wantState("asleep"); s.Last.Cause != "release" || s.Last.Revision != 3 {
 			t.Errorf("after a restart the last attempt is %+v", s.Last)
 		}
 	})
