@@ -267,12 +267,24 @@ func (s *App) release(rec *store.App, b artifact.Build) (store.Release, bool) {
 		return rel, true
 	}
 	cur, ok := rec.Release(rec.Desired)
-	if !ok || cur.Kind != store.KindArtifact || bytes.Equal(cur.Spec, s.Process.encode()) {
+	if !ok || cur.Kind != store.KindArtifact || bytes.Equal(asked(rec, cur).Spec, s.Process.encode()) {
 		return store.Release{}, false
 	}
 	rel := *cur
 	rel.Ran, rel.Cause, rel.Spec = false, causeConfig, s.Process.encode()
 	return rel, true
+}
+
+// asked is the newest release that somebody asked for, cur if that is not known any
+// more. A fallback is usher's own: its spec is that of what it fell back to, and says
+// nothing of the file.
+func asked(rec *store.App, cur *store.Release) *store.Release {
+	for i := len(rec.Releases) - 1; i >= 0; i-- {
+		if rec.Releases[i].Cause != causeFallback {
+			return &rec.Releases[i]
+		}
+	}
+	return cur
 }
 
 func shortBuild(digest string) string { return artifact.Short(digest) }
@@ -337,7 +349,8 @@ func (a *Activator) forgetApp(r *runner) {
 	r.warn("delete the record of a removed app", a.commits.Delete(r.name, 0))
 }
 
-// keptBuilds is how many builds are kept beside those that a release needs.
+// keptBuilds is how many builds are kept beside those that a release needs, or a
+// rollback would go back to.
 const keptBuilds = 5
 
 // collect removes builds that nothing refers to any more.
@@ -354,6 +367,9 @@ func (a *Activator) collect() {
 			if rel.Revision == rec.Desired || rel.Revision == rec.Good || rel.Revision == rec.Reported {
 				keep[rel.Digest] = true
 			}
+		}
+		if rel, ok := earlier(&rec); ok {
+			keep[rel.Digest] = true
 		}
 	}
 	if err == nil {

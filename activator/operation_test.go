@@ -180,6 +180,87 @@ func TestRollbackIsANewRevisionWithTheOlderBuild(t *testing.T) {
 	})
 }
 
+// A rollback is about the build: the file owns the spec, and had it not been taken
+// from there the next reload, or start of usher, would move the app once more.
+func TestARollbackHasTheSpecOfTheFile(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.app("v1")
+		r.apply(a)
+		r.get("v1")
+		a.Process.Env = map[string]string{"GREETING": "hi"}
+		r.apply(a)
+		settle(time.Minute)
+		r.wantOp(r.deploy("v2"), OpDone)
+		op, err := r.act.Rollback(context.Background(), Change{App: "hello"}, 1, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		op = r.wantOp(op, OpDone)
+		r.get("v1")
+		rec, err := r.w.state.Get("hello")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rel, _ := rec.Release(rec.Desired)
+		if p, err := decodeProcess(rel.Spec); err != nil || p.Env["GREETING"] != "hi" {
+			t.Errorf("it was rolled back to the environment %v (%v)", p.Env, err)
+		}
+		if ch := r.apply(a); len(ch.Unchanged) != 1 {
+			t.Errorf("a reload of the same file: %+v", ch)
+		}
+		r.restart()
+		settle(time.Minute)
+		if s := r.status(); s.Desired != 4 || s.Generation != op.Generation {
+			t.Errorf("desired %d, generation %d after a restart with the same file", s.Desired, s.Generation)
+		}
+	})
+}
+
+func TestARollbackStaysWithinTheKindThatTheFileNames(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		ctx, c := context.Background(), Change{App: "hello"}
+		a := r.app("")
+		toTarget(&a)
+		r.w.target(storyTarget, "t1")
+		r.apply(a)
+		r.wantState("awake")
+		r.apply(r.app("v1"))
+		settle(time.Minute)
+		r.get("v1")
+		for _, to := range []uint64{0, 1} {
+			if _, err := r.act.Rollback(ctx, c, to, ""); !errors.Is(err, ErrConflict) {
+				t.Errorf("rollback of a process to %d, when it was a target: %v", to, err)
+			}
+		}
+		r.wantOp(r.deploy("v2"), OpDone)
+		op, err := r.act.Rollback(ctx, c, 0, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.wantOp(op, OpDone)
+		r.get("v1")
+	})
+}
+
+func TestTheBuildThatARollbackGoesBackToIsKept(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1"))
+		r.get("v1")
+		r.wantOp(r.deploy("v2"), OpDone)
+		for i := range 2 * keptBuilds { // as if of other apps
+			settle(time.Second)
+			r.shop.depot.Unpin(r.build(fmt.Sprint("other", i)))
+		}
+		r.apply(r.apps...) // which cleans up
+		op, err := r.act.Rollback(context.Background(), Change{App: "hello"}, 0, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.wantOp(op, OpDone)
+		r.get("v1")
+	})
+}
+
 func TestTheFileMakesARevisionOnlyWhenItsValueChanges(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.app("v1")

@@ -215,6 +215,45 @@ func TestTheFallbackOfAFailedHoldIsANewRevisionWithTheGoodBuild(t *testing.T) {
 	})
 }
 
+// A fallback has the spec of what it fell back to. That the file still asks for the
+// one that failed is no change of the file.
+func TestAFallbackStandsUntilTheFileChanges(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.app("v1", hold, func(a *App) { a.Policy.Fallback = true })
+		r.apply(a)
+		r.get("v1")
+		bad := a
+		bad.Process.Env = map[string]string{"HOLD": "1", "SCRIPT": "sick"}
+		r.apply(bad)
+		settle(time.Minute)
+		r.get("v1")
+		fell := r.wantState("awake")
+		if fell.Desired != 3 || fell.Last.Outcome != "restored" {
+			t.Fatalf("status %+v", fell)
+		}
+		if ch := r.apply(bad); len(ch.Unchanged) != 1 {
+			t.Errorf("a reload of the same file: %+v", ch)
+		}
+		settle(time.Minute)
+		r.restart()
+		settle(time.Minute)
+		if s := r.wantState("awake"); s.Desired != 3 || s.Generation != fell.Generation {
+			t.Errorf("desired %d, generation %d; it fell back to 3 in generation %d", s.Desired, s.Generation, fell.Generation)
+		}
+		other := a
+		other.Process.Env = map[string]string{"HOLD": "1", "SCRIPT": "boot=1s"}
+		for i, next := range []App{a, other} {
+			if ch := r.apply(next); len(ch.Changed) != 1 {
+				t.Errorf("a reload of a changed file: %+v", ch)
+			}
+			settle(time.Minute)
+			if s := r.wantState("awake"); s.Desired != uint64(4+i) || s.Reported != s.Desired {
+				t.Errorf("status %+v", s)
+			}
+		}
+	})
+}
+
 func TestANewerDeploySupersedesTheOneUnderWay(t *testing.T) {
 	for _, mode := range []string{"overlap", "hold"} {
 		t.Run(mode, func(t *testing.T) {

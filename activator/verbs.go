@@ -70,12 +70,18 @@ func (a *Activator) Deploy(_ context.Context, req DeployRequest) (Operation, err
 		if req.Mode == "overlap" && r.spec.Process.Hold {
 			return Refuse(ErrConflict, "app %s has swap = \"hold\" in the config file: two of it may never run at once; leave --mode out or change the file", r.name)
 		}
-		if (rel.Kind == store.KindTarget) != (r.spec.Target != "") {
+		if !r.fits(rel) {
 			return Refuse(ErrConflict, "app %s is %s in the config file; deploy %s", r.name, kindWord(r.spec.Target != ""), kindHint(r.spec.Target != ""))
 		}
 		rel.Spec = r.spec.Process.encode()
 		return r.deploy(o, req.IfVersion, rel)
 	})
+}
+
+// fits says that a release is of the kind that the file names: a process of usher's,
+// or a target.
+func (r *runner) fits(rel store.Release) bool {
+	return (rel.Kind == store.KindTarget) == (r.spec.Target != "")
 }
 
 func kindWord(target bool) string {
@@ -139,7 +145,7 @@ func (r *runner) deploy(o *operation, ifVersion uint64, rel store.Release) error
 }
 
 // Rollback commits a new revision with the build of an older one: to, or the last
-// one before what is desired now that is not known to fail.
+// one before what is desired now that is not known to fail. The spec is the file's.
 func (a *Activator) Rollback(_ context.Context, c Change, to uint64, by string) (Operation, error) {
 	return a.change(c, KindRollback, func(r *runner, o *operation) error {
 		old, err := r.rollbackTo(to)
@@ -153,6 +159,9 @@ func (a *Activator) Rollback(_ context.Context, c Change, to uint64, by string) 
 		}
 		rel := old
 		rel.Ran, rel.Cause, rel.By = false, causeRollback, by
+		if rel.Kind == store.KindArtifact {
+			rel.Spec = r.spec.Process.encode()
+		}
 		return r.deploy(o, c.IfVersion, rel)
 	})
 }
@@ -164,20 +173,34 @@ func (r *runner) rollbackTo(to uint64) (store.Release, error) {
 	}
 	if to != 0 {
 		rel, ok := rec.Release(to)
-		if !ok {
+		switch {
+		case !ok:
 			return store.Release{}, Refuse(ErrNotFound, "revision %d of app %s is not in its history", to, r.name)
+		case !r.fits(*rel):
+			return store.Release{}, Refuse(ErrConflict, "revision %d is %s, and in the config file app %s is %s: change the file to go back to it",
+				to, kindWord(rel.Kind == store.KindTarget), r.name, kindWord(r.spec.Target != ""))
 		}
 		return *rel, nil
 	}
+	rel, ok := earlier(rec)
+	if !ok || !r.fits(rel) {
+		return store.Release{}, Refuse(ErrConflict, "app %s has no older build to go back to", r.name)
+	}
+	return rel, nil
+}
+
+// earlier is the newest release before what is desired that is of its kind, has
+// another build and is not known to fail.
+func earlier(rec *store.App) (store.Release, bool) {
 	cur, _ := rec.Release(rec.Desired)
 	for i := len(rec.Releases) - 1; i >= 0; i-- {
 		rel := rec.Releases[i]
-		other := cur == nil || rel.Digest != cur.Digest || rel.Target != cur.Target
+		other := cur != nil && rel.Kind == cur.Kind && (rel.Digest != cur.Digest || rel.Target != cur.Target)
 		if rel.Revision < rec.Desired && other && !rec.Failures[rel.Revision].HeldDown {
-			return rel, nil
+			return rel, true
 		}
 	}
-	return store.Release{}, Refuse(ErrConflict, "app %s has no older build to go back to", r.name)
+	return store.Release{}, false
 }
 
 // Restart asks for a fresh generation of the current release; retry also clears

@@ -57,7 +57,8 @@ func newWorld(t *testing.T) *world {
 
 // proc is one process; its script is the text of its artifact, words like
 // "v1 boot=2s exit=3s sick hang stubborn noexec". oom=3s has the kernel kill it then
-// for want of memory, worker=3s a process that it has started.
+// for want of memory, worker=3s a process that it has started. SCRIPT in its
+// environment adds words.
 type proc struct {
 	pid      int
 	app      string
@@ -417,6 +418,9 @@ func (b backend) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 	for _, e := range p.Env {
 		if port, ok := strings.CutPrefix(e, "PORT="); ok {
 			pr.address = "127.0.0.1:" + port
+		}
+		if words, ok := strings.CutPrefix(e, "SCRIPT="); ok {
+			pr.script = append(pr.script, strings.Fields(words)...)
 		}
 	}
 	pr.limits = p.Limits
