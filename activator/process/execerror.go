@@ -60,7 +60,7 @@ func (l Launch) explain(r child.Reply) *ExecError {
 	case child.StepAccess, child.StepExec:
 		e.Advice = l.explainFile(e.Path, e.Errno)
 	default:
-		e.Advice = "the kernel refused a step before the exec; run `usher doctor`"
+		e.Advice = "the kernel refused a step before the exec; look at what confines usher itself, such as a seccomp profile or dropped capabilities"
 	}
 	return e
 }
