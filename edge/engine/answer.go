@@ -128,10 +128,11 @@ func (c *conn) hit(f *edge.Found) {
 }
 
 // settleBody decides about a request's body that no app has taken. If it is
-// here already it is skipped; otherwise the connection ends with the answer.
+// here already it is skipped; otherwise the connection ends with the answer. An
+// app that has taken it may still have answered what nobody can be told.
 func (c *conn) settleBody() {
 	m := c.mem
-	if m.req.Length == 0 {
+	if m.req.Length == 0 || m.try.taken {
 		return
 	}
 	if c.mem.try.pump == nil && !m.req.Expect && m.req.Length > 0 && m.req.Length <= int64(m.w-m.r) {

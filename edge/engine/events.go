@@ -43,6 +43,7 @@ const retryHint = "retry: 1000\n\n"
 // the client's sending side is its end, and it can be asked to end.
 func (c *conn) relayEvents(up *upstream.Conn, chunked bool) edge.Cause {
 	e := c.openStream(up.Interrupt)
+	defer up.Interrupt() // who asks too late must not hit the next request on it
 	defer c.ending.Store(nil)
 	if cause := c.flush(); cause != edge.CauseNone {
 		return cause

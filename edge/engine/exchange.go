@@ -12,6 +12,7 @@ import (
 func (c *conn) exchange() {
 	c.begin(time.Now())
 	c.keep, c.linger, c.mem.continued = c.mem.req.KeepAlive, false, false
+	c.mem.try = attempt{} // memory may be that of the request before
 	switch {
 	case c.mem.req.Loops(c.viaName()):
 		c.refuse(edge.CauseLoop)

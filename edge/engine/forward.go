@@ -19,6 +19,7 @@ type attempt struct {
 	up       *upstream.Conn // nil: connecting failed
 	pump     *pump          // nil: the body was here already, or there is none, or it is unasked
 	unasked  bool           // there is more of the body, which the app could not take any more
+	taken    bool           // nothing is left of the body: all of it went to the app
 	prefix   int            // bytes of m.in[m.r:] that were body and went with the head
 	sent     time.Time      // when the head went out, if the cache wants to know
 	status   int            // of the app's final answer, once it is on its way to the client
@@ -37,8 +38,9 @@ func (c *conn) forward(t *edge.Target) (again bool) {
 	if err != nil || was.any() {
 		return c.fail(err, was)
 	}
-	c.mem.r += c.mem.try.prefix // no other try will ask for it
-	c.mem.try.prefix = 0
+	x := &c.mem.try
+	c.mem.r += x.prefix // no other try will ask for it
+	x.prefix, x.taken = 0, x.pump == nil && !x.unasked
 	if c.mem.res.Status == 101 {
 		c.tunnel(up)
 		return false

@@ -71,6 +71,12 @@ func TestTheConnectionIsReusedAfterErrorsOnlyWhereTheNextRequestBegins(t *testin
 			s.say("what?\r\n\r\n")
 		case "/dies":
 			s.Close()
+		case "/breaks":
+			_, _ = io.Copy(io.Discard, r.Body)
+			s.say("%s", chunkedHead+"zz\r\n")
+		case "/surplus":
+			_, _ = io.Copy(io.Discard, r.Body)
+			s.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi and more")
 		case "/refuses":
 			_, _ = io.Copy(io.Discard, r.Body)
 			s.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
@@ -81,7 +87,7 @@ func TestTheConnectionIsReusedAfterErrorsOnlyWhereTheNextRequestBegins(t *testin
 			s.ok(r.URL.Path + string(b))
 		}
 	}))
-	r := newRig(t, rigOptions{app: edge.AppConfig{Hosts: []string{"app.test"}, MaxBody: 1000}})
+	r := newRig(t, rigOptions{app: edge.AppConfig{Hosts: []string{"app.test"}, MaxBody: 100_000}})
 	r.app.Place(o.placement(1))
 	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: app.test\r\n\r\n"
 	post := func(path, host, body string) string {
@@ -105,25 +111,55 @@ func TestTheConnectionIsReusedAfterErrorsOnlyWhereTheNextRequestBegins(t *testin
 		{"app says garbage", "GET /garbage HTTP/1.1\r\nHost: app.test\r\n\r\n", 502, false},
 		{"app dies", "PUT /dies HTTP/1.1\r\nHost: app.test\r\nContent-Length: 0\r\n\r\n", 502, false},
 		{"app dies with a body", post("/dies", "app.test", smuggled), 502, false},
-		{"body too large", fmt.Sprintf("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 1001\r\n\r\n%s", smuggled), 413, true},
+		{"app breaks the framing", post("/breaks", "app.test", smuggled), 502, false},
+		{"app breaks the framing, chunked", chunked("/breaks", "app.test", smuggled), 502, false},
+		{"app says more", post("/surplus", "app.test", smuggled), 502, false},
+		{"app says more, chunked", chunked("/surplus", "app.test", smuggled), 502, false},
+		{"body too large", fmt.Sprintf("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 100001\r\n\r\n%s", smuggled), 413, true},
 		{"no such host, body to come", fmt.Sprintf("POST / HTTP/1.1\r\nHost: nobody.test\r\nContent-Length: 1001\r\n\r\n%s", smuggled), 404, true},
 		{"malformed", "GET / HTTP/1.1\r\nHost: app.test\r\nContent-Length: +42\r\n\r\n" + smuggled, 400, true},
 	} {
-		t.Run(step.name, func(t *testing.T) {
-			c := r.dial()
-			c.t = t
-			c.send(post("/before", "app.test", "x") + step.raw)
-			c.want(200, "/beforex")
-			if a := c.status(step.status); a.Close != step.ends {
-				t.Errorf("close %t, want %t", a.Close, step.ends)
-			}
-			if step.ends {
-				c.wantEOF()
-				return
-			}
-			c.send(post("/after", "app.test", "y"))
-			c.want(200, "/aftery")
-		})
+		for _, at := range []string{"later", "at once"} { // what follows comes
+			t.Run(step.name+"/"+at, func(t *testing.T) {
+				c := r.dial()
+				c.t = t
+				before, after := post("/before", "app.test", "x"), post("/after", "app.test", smuggled+smuggled)
+				if at == "at once" {
+					c.send(before + step.raw + after)
+				} else {
+					c.send(before + step.raw)
+				}
+				c.want(200, "/beforex")
+				if a := c.status(step.status); a.Close != step.ends {
+					t.Errorf("close %t, want %t", a.Close, step.ends)
+				}
+				if step.ends {
+					c.wantEOF()
+					return
+				}
+				if at == "later" {
+					c.send(after)
+				}
+				c.want(200, "/after"+smuggled+smuggled)
+			})
+		}
+	}
+}
+
+// Pipelined requests share their memory; what the log says of one is its own.
+func TestARefusedRequestIsLoggedWithoutTheBytesOfTheOneBefore(t *testing.T) {
+	o := newOrigin(t, always("x"))
+	r := newRig(t, rigOptions{app: edge.AppConfig{Hosts: []string{"app.test"}}})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	c.send(gatePost("Content-Length: 5\r\n", "hello") + gateHostOf("nobody.test"))
+	c.want(200, "x")
+	c.status(404)
+	r.last(2)
+	for i, want := range []int64{5, 0} {
+		if n := r.logged()[i].Result; n.BytesIn != want {
+			t.Errorf("%+v; want %d bytes in", n, want)
+		}
 	}
 }
 

@@ -440,6 +440,27 @@ func TestEventsAreSentAtOnceAndALeavingReaderEndsTheStream(t *testing.T) {
 	}
 }
 
+// Whoever asks a stream to end may come just after it has ended by itself: that
+// must not hit the next request of the app's connection.
+func TestAConnectionThatCarriedEventsCarriesNothingElse(t *testing.T) {
+	o := newOrigin(t, each(func(s *stage, _ *http.Request) {
+		s.say("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: x\n\n\r\n0\r\n\r\n")
+	}))
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	for i := range 3 {
+		c.get("/")
+		c.want(200, "data: x\n\n")
+		if n := r.last(i + 1).Result; n.Ending != edge.Served {
+			t.Errorf("%+v", n)
+		}
+		if n := o.conns.Load(); n != int32(i+1) {
+			t.Errorf("%d streams on %d connections to the app", i+1, n)
+		}
+	}
+}
+
 func TestEventStreamsThatAreAskedToEndGetTheRetryHint(t *testing.T) {
 	said := make(chan struct{})
 	half := false
