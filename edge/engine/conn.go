@@ -13,6 +13,7 @@ import (
 
 	"github.com/usher-edge/usher/edge"
 	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/rawio"
 	"github.com/usher-edge/usher/edge/upstream"
 )
 
@@ -277,7 +278,7 @@ func (c *conn) arm(events uint32) bool {
 func (c *conn) abort() { c.keep, c.broken = false, true }
 
 func (c *conn) close() {
-	if !c.broken && (c.linger || c.mem != nil && c.mem.r < c.mem.w) {
+	if !c.broken && (c.linger || c.mem != nil && c.mem.r < c.mem.w || c.sentMore()) {
 		c.drain()
 	}
 	c.disarm()
@@ -286,6 +287,18 @@ func (c *conn) close() {
 		return
 	}
 	_ = c.nc.Close() // nothing is left to say
+}
+
+// sentMore says whether there are bytes of the client that nobody has read.
+func (c *conn) sentMore() (more bool) {
+	if c.raw == nil {
+		return false
+	}
+	_ = c.raw.Control(func(fd uintptr) { // fails only if closed
+		n, _ := rawio.Peek(fd, new([1]byte))
+		more = n > 0
+	})
+	return more
 }
 
 // drain lets the client read the last answer before the connection closes: a

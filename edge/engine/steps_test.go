@@ -229,6 +229,31 @@ func TestTheLastAnswerSurvivesWhatTheClientSendsBeyondIt(t *testing.T) { // RFC 
 	}
 }
 
+// The same where the last read ended with the body, so that what is too much is
+// still in the kernel.
+func TestTheLastAnswerSurvivesWhatIsLeftUnread(t *testing.T) { // RFC 9112 9.6
+	o := newOrigin(t, func(s *stage) {
+		r, ok := s.read()
+		if !ok {
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		s.say("HTTP/1.1 200 OK\r\n\r\nlast")
+	})
+	body := strings.Repeat("x", 30_000)
+	for _, unix := range []bool{false, true} {
+		r := newRig(t, rigOptions{unix: unix})
+		r.app.Place(o.placement(1))
+		for i := range 5 {
+			c := r.dial()
+			c.send(fmt.Sprintf("POST / HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s%s", len(body), body, gateGet("")))
+			r.last(i + 1)
+			c.want(200, "last")
+			c.wantEOF()
+		}
+	}
+}
+
 // "Bodies stream with back-pressure both ways, unbuffered": whoever sends is
 // held up by whoever does not read, after no more than the buffers on the way.
 func TestWhoeverDoesNotReadHoldsUpWhoeverSends(t *testing.T) {
