@@ -35,6 +35,7 @@ func serveCommand(w world) *cobra.Command {
 			reopen, stopReopen := on(syscall.SIGUSR1)
 			defer stopReopen()
 			o.Reload, o.Reopen = reload, reopen
+			signal.Ignore(syscall.SIGPIPE) // who reads what we print may leave; requests go on
 			return serveError(daemon.Run(cmd.Context(), o))
 		},
 	}

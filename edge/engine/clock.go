@@ -22,6 +22,7 @@ const (
 	phaseWrite               // the client, to take bytes, not yet for long
 	phaseTake                // the same, for long: how fast it takes them is measured
 	phaseAway                // the first byte of a request, without a goroutine
+	phasePass                // the app, to take bytes of a request's body
 )
 
 // A clock is one word that says what a goroutine waits for and until when, so

@@ -182,9 +182,14 @@ func (c *conn) sweep(now moment) {
 		default:
 		}
 	}
+	if c.bodyClock.now() == phasePass && !oneOf(c.clock.now(), []phase{phaseWait, phaseLong}) {
+		return // the answer has begun: how the app goes on is its own affair
+	}
 	switch c.bodyClock.expire(now) {
 	case phaseBody:
 		c.poke()
+	case phasePass:
+		c.interruptUp()
 	case phaseWrite: // its 100 Continue
 		_ = c.nc.SetWriteDeadline(past()) // fails only if closed
 	default:

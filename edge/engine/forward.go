@@ -82,12 +82,13 @@ func (c *conn) askOn(up *upstream.Conn, more bool) (interrupt, error) {
 		}
 		return c.readHeads(up)
 	}
+	c.waitForApp() // to take what is here
 	_, err := up.Write(c.mem.out)
-	if err != nil && up.Wrote() == 0 {
-		return 0, err // whatever kept it back, there will be no answer
-	}
 	if rest := c.mem.gathered(); err == nil && len(rest) > 0 {
 		_, err = up.Write(rest)
+	}
+	if was := c.clock.rest(); was.any() || err != nil && up.Wrote() == 0 {
+		return was, err // whatever kept it back, there will be no answer
 	}
 	if err == nil {
 		c.startPump()

@@ -101,6 +101,36 @@ func TestTheAppsTimeDoesNotRunWhileItGetsTheBody(t *testing.T) {
 	c.status(504)
 }
 
+// An app that takes nothing of a body does not hold its request for ever, whether
+// the body does not fit into its socket at once or comes later.
+func TestAnAppThatDoesNotTakeTheBodyIs504(t *testing.T) {
+	for name, first := range map[string]int{"at once": 1 << 20, "later": 10} {
+		t.Run(name, func(t *testing.T) {
+			done := make(chan struct{})
+			o := newOrigin(t, func(*stage) { <-done })
+			defer close(done)
+			r := newRig(t, rigOptions{app: edge.AppConfig{FirstByteTimeout: 300 * time.Millisecond}})
+			r.app.Place(o.placement(1))
+			c := r.dial()
+			c.send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 100000000\r\n\r\n")
+			sent := make(chan struct{})
+			go func() {
+				defer close(sent)
+				_, _ = io.CopyN(c, zeros{}, int64(first))
+				_, _ = io.CopyN(c, zeros{}, 100000000-int64(first)) // breaks off when the edge closes
+			}()
+			if a := c.status(504); !a.Close {
+				t.Error("the connection is said to live on")
+			}
+			c.Close()
+			<-sent
+			if n := r.last(1); n.Result.Cause != edge.CauseFirstByteTimeout || n.Retries != 0 {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
 func TestBodiesBeyondTheLimitAre413(t *testing.T) {
 	got := make(chan int64, 10)
 	o := newTCPOrigin(t, each(func(s *stage, r *http.Request) {

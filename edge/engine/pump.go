@@ -172,7 +172,9 @@ func (p *pump) move(buf []byte) edge.Cause {
 				p.left = append(p.left, buf[used:n]...)
 				p.whole.Store(true)
 			}
-			if !p.write(data, done) {
+			if ok, late := p.pass(data, done); late {
+				return edge.CauseFirstByteTimeout
+			} else if !ok {
 				return edge.CauseNone // the answer tells why
 			}
 			if done {
@@ -205,6 +207,14 @@ func (p *pump) read(buf []byte) (int, edge.Cause) {
 	default:
 		return 0, edge.CauseClientGone
 	}
+}
+
+// pass is write with a bound: an app that takes nothing for as long as it may take
+// to answer is late, unless its answer has begun.
+func (p *pump) pass(data []byte, done bool) (ok, late bool) {
+	p.c.bodyClock.wait(phasePass, after(p.c.srv.now(), p.cfg.FirstByteTimeout))
+	ok = p.write(data, done)
+	return ok, p.c.bodyClock.rest().late()
 }
 
 // write passes a piece of body on in the framing that the app was told.

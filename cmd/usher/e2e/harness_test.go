@@ -174,6 +174,7 @@ type usher struct {
 	ports   string       // of its apps
 	client  *http.Client // of requests to apps
 	control *http.Client // of the admin API
+	stdout  *os.File     // nil: the log file
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended
@@ -349,6 +350,9 @@ func (u *usher) launch() {
 		cmd = exec.Command("sh", append([]string{"-c", limited, theLab.usher}, args...)...)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
+	if u.stdout != nil {
+		cmd.Stdout = u.stdout
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
 		u.t.Fatal(err)

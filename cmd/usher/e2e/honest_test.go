@@ -425,3 +425,24 @@ func field(t *testing.T, body, name string) (values []string) {
 	}
 	return values
 }
+
+// usher serve | head: lines are lost then, and nothing else.
+func TestAReaderOfTheAccessLogThatLeavesTakesNothingWithIt(t *testing.T) {
+	t.Parallel()
+	u := prepare(t, options{server: []string{`access_log = "stdout"`}})
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.stdout = writer
+	u.begin()
+	writer.Close()
+	reader.Close()
+	u.eventually(10*time.Second, "lines are counted as dropped", func() error {
+		ok(t, u.get("hello", "/"))
+		if m, err := u.metrics(); err != nil || m.sum("usher_access_log_dropped_total") == 0 {
+			return fmt.Errorf("none is (%v)", err)
+		}
+		return nil
+	})
+}
