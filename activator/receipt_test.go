@@ -499,6 +499,7 @@ func TestAShutdownClosesTheWindowAsItStands(t *testing.T) {
 		stop := r.load(2 * time.Second)
 		settle(3 * time.Second)
 		r.wantOp(r.deploy("v2"), OpDone)
+		settle(100 * time.Millisecond) // the swap takes no time here, and the window is open
 		if err := r.act.Shutdown(context.Background(), false); err != nil {
 			t.Fatal(err)
 		}
