@@ -1,11 +1,14 @@
+//go:build !race
+
 package cache
 
-import "testing"
+import (
+	"fmt"
+	"runtime"
+	"testing"
+)
 
 func TestLookupsAndAnswersAllocateNothing(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector makes sync.Pool drop what it holds")
-	}
 	_, s := newSpace(t, Config{})
 	body := text(1000)
 	mustStore(t, s, get("/plain", browser...), okay(body, `ETag: "v1"`, modified, dated), body)
@@ -55,4 +58,41 @@ func TestInvalidationAllocatesNothing(t *testing.T) {
 	if got := testing.AllocsPerRun(100, func() { s.Invalidate(r) }); got != 0 {
 		t.Errorf("%v allocations", got)
 	}
+}
+
+// The bound is only worth something if a booked byte is a byte of the heap.
+func TestBookedBytesCoverTheHeapTheyStandFor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures the heap, which takes its time")
+	}
+	for _, size := range []int{0, 100, 1000, 10_000, 100_000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			const most = 24 << 20
+			c := New(Config{MaxBytes: most, Shards: 8})
+			s := c.Space("app", 1)
+			body := text(size)
+			resp := okay(body, "Content-Type: text/html; charset=utf-8", `ETag: "0123456789"`, "Vary: Accept-Encoding, Accept")
+			before := heap()
+			for i := 0; c.Stats().Evictions == 0; i++ {
+				r := get(fmt.Sprintf("/some/path/of/usual/length/%d", i), browser...)
+				if !store(s, r, resp, body, at(i%50)) {
+					t.Fatal("not stored")
+				}
+			}
+			used, booked := heap()-before, c.Stats().Bytes
+			t.Logf("%d objects: booked %d, heap %d (%.2f)", c.Stats().Objects, booked, used, float64(used)/float64(booked))
+			if used > booked+booked/20 || used < booked/2 {
+				t.Errorf("%d bytes are booked, the heap grew by %d", booked, used)
+			}
+			runtime.KeepAlive(c)
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

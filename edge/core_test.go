@@ -544,20 +544,6 @@ func TestLogHearsEveryRequestOnce(t *testing.T) {
 	}
 }
 
-func TestDecideAndFinishAllocateNothing(t *testing.T) {
-	e, a := one(t, Options{}, AppConfig{})
-	a.Place(serving(1))
-	r := open(e)
-	end(e, r, Served)
-	if n := testing.AllocsPerRun(100, func() {
-		begin2(r)
-		e.Decide(r)
-		e.Finish(r, Result{Ending: Served, Status: 200})
-	}); n != 0 {
-		t.Fatalf("%v allocations", n)
-	}
-}
-
 var (
 	benchGet  = []byte("GET")
 	benchHost = []byte("app.test")

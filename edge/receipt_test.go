@@ -268,24 +268,6 @@ func TestParkTimesAreToldWithinAnEighth(t *testing.T) {
 	}
 }
 
-func TestAnOpenAccountAllocatesNothingForARequest(t *testing.T) {
-	e, a := one(t, Options{}, AppConfig{})
-	a.Place(serving(1))
-	ac := a.OpenAccount(1)
-	r := open(e)
-	end(e, r, Served)
-	if n := testing.AllocsPerRun(100, func() {
-		begin2(r)
-		e.Decide(r)
-		e.Finish(r, Result{Ending: Served, Status: 200})
-	}); n != 0 {
-		t.Fatalf("%v allocations", n)
-	}
-	if y := ac.Close(); y.BySuccessor != 101 {
-		t.Fatalf("%+v", y)
-	}
-}
-
 // storm is requests of every kind from many lanes while windows open and close.
 type storm struct {
 	t    *testing.T

@@ -81,18 +81,6 @@ func TestUnknownHostHasNoApp(t *testing.T) {
 	}
 }
 
-func TestLookupAllocatesNothing(t *testing.T) {
-	e := routes(t, "a a.test", "w *.w.test", "p a.test/x")
-	tab := e.table.Load()
-	host, deep, path := []byte("A.test.:80"), []byte("x.y.w.test"), []byte("/x/y")
-	if n := testing.AllocsPerRun(100, func() {
-		tab.lookup(host, path)
-		tab.lookup(deep, path)
-	}); n != 0 {
-		t.Fatalf("%v allocations", n)
-	}
-}
-
 func TestSetAppsTellsEveryMistakeAndChangesNothing(t *testing.T) {
 	e := routes(t, "a a.test")
 	err := e.SetApps([]AppConfig{

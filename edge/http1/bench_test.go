@@ -82,23 +82,6 @@ func mustParsed(b []byte) *Request {
 	return q
 }
 
-func TestHotPathAllocatesNothing(t *testing.T) {
-	for name, f := range hotPath() {
-		if n := testing.AllocsPerRun(100, f); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
-	}
-	byByte, head := new(Request), browserRequest()
-	byByte.Parse(head, nil)
-	if n := testing.AllocsPerRun(20, func() {
-		for i := range head {
-			byByte.Parse(head[:i+1], nil)
-		}
-	}); n != 0 {
-		t.Errorf("byte by byte: %v allocations", n)
-	}
-}
-
 func TestAHeadSentByteByByteCostsNoMoreThanItsLength(t *testing.T) {
 	for _, raw := range []string{
 		get("X: " + strings.Repeat("a", 30<<10) + "\r\n"),

@@ -431,31 +431,6 @@ func TestWhatCannotBeOpenedIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestAnEntryAllocatesNothing(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector makes sync.Pool forget at random")
-	}
-	for _, format := range []Format{JSON, Combined} {
-		l := newTestLog(t, io.Discard, Options{Format: format})
-		e := with(func(e *edge.Entry) { e.Target = append(e.Target, "\x00\"\xff\u202eü"...) })
-		trip := func() { // a line that wakes the writer, lines that are gathered
-			for range 20 {
-				l.Write(e)
-			}
-			for l.waiting.Load() != 0 {
-				runtime.Gosched()
-			}
-		}
-		for range 10 {
-			trip()
-		}
-		if n := testing.AllocsPerRun(20, trip); n != 0 {
-			t.Errorf("%s: %g allocations for 20 entries", format, n)
-		}
-		closeLog(t, l)
-	}
-}
-
 func BenchmarkWrite(b *testing.B) {
 	for _, format := range []Format{JSON, Combined} {
 		b.Run(string(format), func(b *testing.B) {

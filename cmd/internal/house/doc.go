@@ -7,7 +7,8 @@
 //     module may appear where, each ban with its reason.
 //   - Budgets (budgets_test.go): lines of functions and files, parameters.
 //   - Variables (vars_test.go): nothing at package level may change.
-//   - Habits (habits_test.go): every package says what it is; no test sleeps.
+//   - Habits (habits_test.go): every package says what it is; no test sleeps; none
+//     counts allocations under the race detector.
 //
 // A rule that must be broken somewhere gets a row in that rule's table of
 // exceptions, with the reason. A row that is no longer needed is an error too.
