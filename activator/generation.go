@@ -28,6 +28,8 @@ type generation struct {
 	external bool
 	port     int
 
+	verified bool // its bytes are what was staged
+
 	waiting Waiting
 	child   Child
 	lost    bool // it could not be looked for: that no child is known proves nothing

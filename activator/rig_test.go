@@ -19,7 +19,11 @@ import (
 	"github.com/usher-edge/usher/activator/store"
 )
 
+// TestMain lets the test binary be an app, too.
 func TestMain(m *testing.M) {
+	if os.Getenv(process.GenerationVariable) != "" {
+		serveAsApp()
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -69,19 +73,22 @@ type shop struct {
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{dir: t.TempDir(), staged: map[string]string{}}
-	t.Cleanup(func() { // the depot makes its directories read-only
-		_ = filepath.WalkDir(s.dir, func(p string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() {
-				return os.Chmod(p, 0o755)
-			}
-			return err
-		})
-	})
+	t.Cleanup(func() { openDirs(s.dir) })
 	var err error
 	if s.depot, err = artifact.Open(filepath.Join(s.dir, "builds")); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// openDirs lets what a depot has made read-only be removed.
+func openDirs(dir string) {
+	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			return os.Chmod(p, 0o755)
+		}
+		return err
+	})
 }
 
 func (s *shop) rig(t *testing.T) *rig {

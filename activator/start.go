@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/usher-edge/usher/activator/artifact"
 	"github.com/usher-edge/usher/activator/cgroup"
 	lc "github.com/usher-edge/usher/activator/lifecycle"
 	"github.com/usher-edge/usher/activator/process"
@@ -41,13 +40,11 @@ func (r *runner) verify(e lc.Effect) {
 	r.beside(g, func(ctx context.Context) answer {
 		err := r.act.depot.Verify(ctx, digest)
 		return func() lc.Event {
-			switch {
-			case err == nil:
-				return lc.Event{Kind: lc.VerifyDone, Gen: e.Gen}
-			case errors.Is(err, artifact.ErrMismatch):
-				return r.refuse(g, lc.Event{Kind: lc.VerifyDone, Gen: e.Gen, Reason: lc.ReasonMismatch}, err)
+			if err != nil {
+				return r.refuse(g, lc.Event{Kind: lc.VerifyDone, Gen: e.Gen, Reason: notPrepared(err)}, err)
 			}
-			return r.refuse(g, lc.Event{Kind: lc.VerifyDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err)
+			g.verified = true
+			return lc.Event{Kind: lc.VerifyDone, Gen: e.Gen}
 		}
 	})
 }
@@ -68,7 +65,8 @@ func (r *runner) intend(e lc.Effect) {
 }
 
 // prepare sets the child up and makes its identity durable before anything of
-// the build can run.
+// the build can run. Bytes that nobody has asked to verify before, those of a wake,
+// are verified here: a build that has changed since it was staged is never started.
 func (r *runner) prepare(e lc.Effect) {
 	g := r.gens[e.Gen]
 	if g.external {
@@ -84,7 +82,15 @@ func (r *runner) prepare(e lc.Effect) {
 		r.answer(r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err))
 		return
 	}
+	verified, digest := g.verified, g.rel.Digest
 	r.beside(g, func(ctx context.Context) answer {
+		if !verified {
+			if err := r.act.depot.Verify(ctx, digest); err != nil {
+				return func() lc.Event {
+					return r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: notPrepared(err)}, err)
+				}
+			}
+		}
 		w, err := r.act.backend.Prepare(ctx, plan)
 		return func() lc.Event {
 			if err != nil {

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/usher-edge/usher/activator/artifact"
+	"github.com/usher-edge/usher/activator/lifecycle"
 )
 
 func TestAThousandRequestsShareOneStart(t *testing.T) {
@@ -186,4 +189,60 @@ func TestAnEagerAppStartsWithUsher(t *testing.T) {
 		settle(time.Second)
 		r.wantState("awake")
 	})
+}
+
+// What lies in the depot may be damaged while the app sleeps, or while usher does not
+// run. A wake finds it, says what to do, and either of that helps.
+func TestBytesThatChangedWhileTheAppSleptAreNotWoken(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		for name, help := range map[string]func(r *rig) (Operation, error){
+			"deployed again": func(r *rig) (Operation, error) {
+				b, err := r.shop.depot.Stage(context.Background(), r.shop.artifact(r.t, "v2"))
+				if err != nil {
+					return Operation{}, err
+				}
+				return r.act.Deploy(context.Background(), DeployRequest{Change: Change{App: "hello"}, Digest: b.Digest})
+			},
+			"rolled back": func(r *rig) (Operation, error) {
+				return r.act.Rollback(context.Background(), Change{App: "hello"}, 0, "")
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				inBubble(t, func(r *rig) {
+					r.apply(r.app("v1"))
+					r.get("v1")
+					r.wantOp(r.deploy("v2"), OpDone)
+					settle(2 * time.Hour)
+					r.wantState("asleep")
+					digest := r.build("v2")
+					b, err := r.shop.depot.Lookup(digest)
+					if err != nil {
+						t.Fatal(err)
+					}
+					overwrite(t, b.Path)
+					if restarted {
+						r.restart()
+					}
+					started := len(r.w.procs)
+					if got, err := r.edge.get(context.Background(), "hello", 0); err == nil {
+						t.Errorf("served by %q", got)
+					}
+					s := r.wantState("down")
+					for _, want := range []string{lifecycle.ReasonMismatch.String(), artifact.Short(digest), "deploy the build again, or roll back"} {
+						if !strings.Contains(s.Last.Reason, want) || !strings.Contains(s.Reason, want) {
+							t.Errorf("no %q in reason %q, outcome %q", want, s.Reason, s.Last.Reason)
+						}
+					}
+					if s.Last.Outcome != "abandoned" && s.Last.Outcome != "down" || s.Last.Executed || s.Failures != 0 || len(r.w.procs) != started {
+						t.Errorf("%d failures, last %+v, %d processes started", s.Failures, s.Last, len(r.w.procs)-started)
+					}
+					op, err := help(r)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.wantOp(op, OpDone)
+				})
+			})
+		}
+	}
 }

@@ -48,6 +48,10 @@ const (
 	checkStaged checkMode = true  // sync too, and wait until no file can be written to
 )
 
+// mend is what helps against a build that has changed: a deploy of the same bytes
+// puts sound ones in their place.
+const mend = "deploy the build again, or roll back to another one"
+
 // syncEach is up to how many files and directories each is synced; beyond that, one sync of
 // the file system is quicker.
 const syncEach = 512
@@ -65,10 +69,10 @@ func check(ctx context.Context, b Build, mode checkMode) error {
 	case len(c.entries) == 1 && c.entries[0].kind == regular && c.entries[0].exec:
 		digest = fileDigest(c.entries[0].sum)
 	default:
-		return fmt.Errorf("%s is no executable file: %w", b.Path, ErrMismatch)
+		return fmt.Errorf("%s is no executable file: %s: %w", b.Path, mend, ErrMismatch)
 	}
 	if digest != b.Digest {
-		return fmt.Errorf("%s has digest %s, not %s: deploy the build again: %w", b.Path, Short(digest), Short(b.Digest), ErrMismatch)
+		return fmt.Errorf("%s has digest %s, not %s: %s: %w", b.Path, Short(digest), Short(b.Digest), mend, ErrMismatch)
 	}
 	if mode == checkStaged && c.synced > syncEach {
 		return syncFS(b.Path)
@@ -107,7 +111,7 @@ func (c *checker) visit(path string, d fs.DirEntry, err error) error {
 		return err
 	}
 	if info.Mode().Perm()&0o222 != 0 {
-		return fmt.Errorf("%s has been made writable (mode %04o): deploy the build again: %w", path, info.Mode().Perm(), ErrMismatch)
+		return fmt.Errorf("%s has been made writable (mode %04o): %s: %w", path, info.Mode().Perm(), mend, ErrMismatch)
 	}
 	switch {
 	case d.IsDir():
@@ -115,7 +119,7 @@ func (c *checker) visit(path string, d fs.DirEntry, err error) error {
 	case info.Mode().IsRegular():
 		return c.file(filepath.ToSlash(name), path, info)
 	}
-	return fmt.Errorf("%s is a %s that was not staged: %w", path, typeName(d.Type()), ErrMismatch)
+	return fmt.Errorf("%s is a %s that was not staged: %s: %w", path, typeName(d.Type()), mend, ErrMismatch)
 }
 
 func (c *checker) directory(path string) error {

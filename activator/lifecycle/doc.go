@@ -33,6 +33,8 @@
 //     TrySleep, RestoreLimit and CommitFallback at once, and feed their answers
 //     before any other event. Should something be asked between a Switch and its
 //     answer all the same, it takes effect with the answer.
+//   - Verify the staged bytes in Prepare, before anything else of it, if Verify was
+//     not asked for that generation: in a wake it is not.
 //   - Make what people ask durable before it is fed. The record that makes a
 //     release desired also clears DownHeld, that of a retry the failure book.
 //   - Say Limit: LimitRaised to Recover unless it is known that the limit is that of
