@@ -40,6 +40,9 @@ func (r *runner) doubt() {
 
 // certain says that a write that failed with err changed nothing.
 func certain(err error) bool {
+	if errors.Is(err, store.ErrMayHold) {
+		return false
+	}
 	for _, e := range []error{store.ErrNotFound, store.ErrConflict, store.ErrInvalid, store.ErrClosed, store.ErrFenced} {
 		if errors.Is(err, e) {
 			return true

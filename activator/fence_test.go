@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -368,4 +369,66 @@ func TestWhatDrainsWhenAFenceComesIsLeftToFinish(t *testing.T) {
 			t.Errorf("%d processes are alive after the next start, want one", n)
 		}
 	})
+}
+
+// A change whose record was on the disk when it was noticed that the state is lost is
+// neither done nor refused: who asks is told so, and the next start shows it.
+func TestAChangeThatWasWrittenAsTheStateWasLostMayHold(t *testing.T) {
+	for name, ask := range map[string]func(r *rig) error{
+		"deploy": func(r *rig) error {
+			_, err := r.act.Deploy(context.Background(), DeployRequest{Change: Change{App: "hello"}, Digest: r.build("v2")})
+			return err
+		},
+		"restart": func(r *rig) error {
+			_, err := r.act.Restart(context.Background(), Change{App: "hello"}, false)
+			return err
+		},
+		"pause": func(r *rig) error {
+			_, err := r.act.Pause(context.Background(), Change{App: "hello"}, false)
+			return err
+		},
+		"reload": func(r *rig) error {
+			r.apps = []App{r.app("v2")}
+			_, err := r.act.Apply(context.Background(), r.apps)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFaults(t, func(r *rig, _ *faults) {
+				r.crash()
+				var armed atomic.Bool
+				r.w.mem.Fail = func(op string) error {
+					if op == "update.done" && armed.Load() {
+						r.w.mem.Fence()
+					}
+					return nil
+				}
+				r.start(0)
+				r.apply(r.app("v1"))
+				r.get("v1")
+				settle(time.Second)
+				armed.Store(true)
+				err := ask(r)
+				armed.Store(false)
+				if !errors.Is(err, store.ErrFenced) || !errors.Is(err, store.ErrMayHold) || !strings.Contains(err.Error(), "whether it holds shows") {
+					t.Errorf("answered with %v", err)
+				}
+				settle(time.Minute)
+				rec, err := r.w.state.Get("hello")
+				if s := r.wantState("awake"); err != nil || s.Version != rec.Version || s.Desired != rec.Desired || s.Restarts != rec.Restarts {
+					t.Errorf("recorded is %+v (%v), and status tells %+v", rec, err, s)
+				}
+				r.get("v1")
+				ops, err := r.act.Operations("hello")
+				if err != nil || len(ops) != 0 {
+					t.Errorf("operations %+v (%v)", ops, err)
+				}
+				r.restart()
+				settle(time.Minute)
+				if s := r.status(); s.Desired != rec.Desired || s.Restarts != rec.Restarts || (s.State == "paused") != rec.Paused {
+					t.Errorf("recorded was %+v, and the next start has %+v", rec, s)
+				}
+			})
+		})
+	}
 }

@@ -214,7 +214,9 @@ func (b *Bolt) write(op string, fn func(*bbolt.Tx) error) error {
 		return nil
 	}
 	if err == nil {
-		err = b.Owned()
+		if err = b.Owned(); err != nil {
+			err = mayHold(err)
+		}
 	}
 	return b.wrap(op, err)
 }

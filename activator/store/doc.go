@@ -43,7 +43,8 @@
 //   - The database and the lock file must be the files that their paths name, by
 //     device and inode. That is looked at right before and right after every
 //     commit, and whenever a caller asks ([Commits].Owned). A write that returned
-//     nil is in the database that was there.
+//     nil is in the database that was there. One that went to it and was not there
+//     any more right after gives [ErrMayHold] with the error of the fence.
 //   - What was lost once stays lost: every later write gives [ErrFenced], also
 //     when the files come back, because nobody can say what was done with them
 //     meanwhile. Reads go on, from what was opened. Only a new Lock and a new Open
@@ -60,6 +61,6 @@
 //
 // An error of a write that is none of ErrConflict, ErrNotFound, ErrInvalid,
 // ErrClosed, ErrFenced or the callback's own says that the disk failed, and leaves
-// open whether the write took place. Read the record again before deciding
-// anything.
+// open whether the write took place; so does any that is ErrMayHold. Read the record
+// again before deciding anything.
 package store

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -91,7 +92,11 @@ func (m *Memory) ask(op string) error {
 	if op == "apps" || op == "get" || op == "receipts" {
 		return nil
 	}
-	return m.Owned()
+	err := m.Owned()
+	if err != nil && strings.HasSuffix(op, ".done") {
+		err = mayHold(err)
+	}
+	return err
 }
 
 // Apps implements Commits.

@@ -14,6 +14,13 @@ import (
 // usher's, was moved, removed or replaced: another usher may own the state.
 var ErrFenced = errors.New("usher does not own its state any more")
 
+// ErrMayHold comes with ErrFenced for a write that had gone to the database when that
+// was noticed: nobody can say whether that is the state which the next start finds.
+var ErrMayHold = errors.New("this was written before that was noticed: whether it holds shows when usher is started again")
+
+// mayHold is the error of such a write.
+func mayHold(fenced error) error { return fmt.Errorf("%w; %w", fenced, ErrMayHold) }
+
 // fence is what tells a store that it lost its state. It falls once.
 type fence struct {
 	fallen chan struct{} // closed when it has

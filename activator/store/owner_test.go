@@ -104,11 +104,15 @@ func TestWhatWentToAStateThatWasTakenAwayIsNotAcknowledged(t *testing.T) {
 		return os.Rename(dir, dir+".old")
 	})
 	wantFenced(t, s, err)
-	if a, err := s.Get("web"); err != nil || a.Restarts != 1 {
-		t.Errorf("%d restarts are recorded (%v), want 1", a.Restarts, err)
+	if a, gerr := s.Get("web"); gerr != nil || a.Restarts != 1 || errors.Is(err, store.ErrMayHold) {
+		t.Errorf("%d restarts are recorded (%v), want 1, and the write is answered with %v", a.Restarts, gerr, err)
 	}
 	dir, s = held(t, store.Options{NoSync: true})
-	wantFenced(t, s, s.CommitThen(func() { must(t, os.Rename(dir, dir+".old")) }))
+	err = s.CommitThen(func() { must(t, os.Rename(dir, dir+".old")) })
+	wantFenced(t, s, err)
+	if !errors.Is(err, store.ErrMayHold) {
+		t.Errorf("it was written, and the answer does not say so: %v", err)
+	}
 }
 
 // Who has put the directory back may have used it in between.
