@@ -287,10 +287,11 @@ func (a *Activator) Shutdown(ctx context.Context, stopApps bool) error {
 	a.stopOnce.Do(func() { close(a.stopping) })
 	a.applying.Lock()
 	defer a.applying.Unlock()
-	halt := lc.HaltShutdown
+	halt, text := lc.HaltShutdown, "usher shuts down; apps that run go on"
 	if stopApps {
-		halt = lc.HaltStop
+		halt, text = lc.HaltStop, "usher shuts down and stops its apps"
 	}
+	a.commits.AppendEvent(store.Event{At: a.now(), Kind: "shutdown", Text: text})
 	a.mu.RLock()
 	all := make([]*runner, 0, len(a.apps))
 	for _, r := range a.apps {

@@ -288,6 +288,47 @@ func (r *rig) wantEnded(op Operation, err error) {
 	}
 }
 
+// What befalls every app of a large house at once is one event, or nobody could read
+// what it was.
+func TestWhatBefallsAllAppsIsToldOnce(t *testing.T) {
+	for kind, befall := range map[string]func(r *rig){
+		"fenced": func(r *rig) { r.w.mem.Fence(); settle(lookEvery) },
+		"shutdown": func(r *rig) {
+			if err := r.act.Shutdown(context.Background(), true); err != nil {
+				r.t.Error(err)
+			}
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				apps := []App{r.app("v1")}
+				for i := range store.DefaultEvents + 1 {
+					app := apps[0]
+					app.Name = fmt.Sprintf("asleep-%d", i)
+					apps = append(apps, app)
+				}
+				r.apply(apps...)
+				r.get("v1")
+				settle(time.Second)
+				befall(r)
+				settle(time.Minute)
+				said := 0
+				for _, e := range r.w.state.EventsSince(0, 0) {
+					if e.Kind == kind && e.App == "" {
+						said++
+					}
+					if e.App != "" && e.App != "hello" {
+						t.Fatalf("it is told of an app that slept: %+v", e)
+					}
+				}
+				if said != 1 {
+					t.Errorf("it is told %d times", said)
+				}
+			})
+		})
+	}
+}
+
 func TestAnUsherWithNothingToDoNoticesThatItsStateIsGone(t *testing.T) {
 	onDisk(t, func(r *rig, dir string) {
 		asleep := r.app("v1")

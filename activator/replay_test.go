@@ -70,7 +70,8 @@ func (tr *trace) add(s traced) {
 			before.Slot.State = lc.SlotAsleep // that is no news
 		}
 	}
-	if s.next.Slot.State != before.Slot.State && s.next.Halt != lc.HaltShutdown {
+	ofAll := s.event.Kind == lc.HaltAsked && s.event.Halt != lc.HaltRemove // that is told once, and not here
+	if s.next.Slot.State != before.Slot.State && !ofAll {
 		tr.told = append(tr.told, s.app+" state "+s.next.Slot.State.String())
 	}
 	for i := range s.effects.Len() {

@@ -154,13 +154,20 @@ func (r *runner) apply(before, next lifecycle.State, effects *lifecycle.Effects)
 	if r.fresh != 0 && (next.Next.ID == r.fresh || next.Cur.ID == r.fresh) {
 		r.fresh = 0
 	}
-	if next.Slot.State != before.Slot.State && next.Halt != lifecycle.HaltShutdown {
+	if next.Slot.State != before.Slot.State && ofItsOwn(before, next) {
 		r.note("state", 0, next.Slot.State.String())
 	}
 	for i := range effects.Len() {
 		r.effect(effects.At(i))
 		r.execute(effects.At(i))
 	}
+}
+
+// ofItsOwn says that a step is about the app. What befalls all apps at once is told
+// once, of usher: an event for each of many thousands that sleep would push that one,
+// and all before it, out of the log.
+func ofItsOwn(before, next lifecycle.State) bool {
+	return next.Halt == before.Halt || next.Halt == lifecycle.HaltRemove
 }
 
 func (r *runner) reserve() error {
