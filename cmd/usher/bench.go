@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/usher-edge/usher/bench"
 )
@@ -49,9 +50,6 @@ func (c *cli) benchSteadyCommand() *cobra.Command {
 		Example: "  usher bench steady http://hello.localhost:8080/ --rate 500 --duration 30s --svg latency.svg",
 		Args:    positional(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if err := firstOf(b.checkPace(), must(b.load.Duration > 0, "--duration is more than 0")); err != nil {
-				return err
-			}
 			target, err := bench.ParseTarget(given[0], b.host)
 			if err != nil {
 				return &usageError{err}
@@ -65,6 +63,7 @@ func (c *cli) benchSteadyCommand() *cobra.Command {
 	b.flags(cmd)
 	b.paceFlags(cmd)
 	cmd.Flags().DurationVar(&b.load.Duration, "duration", 10*time.Second, "how long requests are sent")
+	moreThanNothing(cmd.Flags(), "duration", &b.load.Duration)
 	return cmd
 }
 
@@ -78,11 +77,6 @@ func (c *cli) benchWakeCommand() *cobra.Command {
 		Args:              positional(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: c.completeApps,
 		RunE: func(cmd *cobra.Command, given []string) error {
-			err := firstOf(must(plan.Rounds > 0, "--rounds is more than 0"),
-				must(plan.Burst > 0 && plan.Burst <= 20000, "--burst is 1 to 20000"))
-			if err != nil {
-				return err
-			}
 			plan.App = given[0]
 			return b.withApp(cmd.Context(), given, sleepLimit, func(o *operator, target bench.Target) error {
 				return b.run(cmd.Context(), target, func(ctx context.Context) (*bench.Result, error) {
@@ -95,6 +89,8 @@ func (c *cli) benchWakeCommand() *cobra.Command {
 	b.flags(cmd)
 	cmd.Flags().IntVar(&plan.Rounds, "rounds", 10, "how often the app is put to sleep and woken")
 	cmd.Flags().IntVar(&plan.Burst, "burst", 1, "requests that come together and wake it")
+	atLeast(cmd.Flags(), "rounds", &plan.Rounds, 1)
+	between(cmd.Flags(), "burst", &plan.Burst, 1, 20000)
 	return cmd
 }
 
@@ -110,6 +106,11 @@ func (b *benchRun) flags(cmd *cobra.Command) {
 	f.BoolVar(&b.json, "json", false, "print the result as JSON")
 	f.StringVar(&b.html, "html", "", "write a report with the picture of latency over time to this file")
 	f.StringVar(&b.svg, "svg", "", "write the picture alone to this file")
+	share(f, "posts", &b.load.Posts)
+	moreThanNothing(f, "timeout", &b.load.Timeout)
+	bound(f, "seed", "a number from 0", func() bool { return true })
+	bound(f, "path", "a path, beginning with /", func() bool { return strings.HasPrefix(b.path, "/") })
+	bound(f, "post-path", "a path, beginning with /", func() bool { return strings.HasPrefix(b.load.PostPath, "/") })
 }
 
 // paceFlags are those of the scenarios that send at a rate.
@@ -119,6 +120,9 @@ func (b *benchRun) paceFlags(cmd *cobra.Command) {
 	f.IntVar(&b.load.Connections, "connections", 64, "most connections at once")
 	f.Float64Var(&b.load.NewConnections, "new-connections", 0, "share of requests, 0 to 1, that bring a connection of their own")
 	f.BoolVar(&b.poisson, "poisson", false, "random gaps between requests, as independent clients make them")
+	bound(f, "rate", "a number of more than 0 and at most 1000000", func() bool { return b.load.Rate > 0 && b.load.Rate <= 1e6 })
+	between(f, "connections", &b.load.Connections, 1, 20000)
+	share(f, "new-connections", &b.load.NewConnections)
 }
 
 // must turns a demand that the command line does not meet into an error.
@@ -138,17 +142,6 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-func (b *benchRun) checkPace() error {
-	return firstOf(must(b.load.Rate > 0 && b.load.Rate <= 1e6, "--rate is more than 0 and at most 1000000"),
-		must(b.load.Connections > 0 && b.load.Connections <= 20000, "--connections is 1 to 20000"),
-		must(isShare(b.load.NewConnections), "--new-connections is a share, 0 to 1"))
+func share(f *pflag.FlagSet, name string, value *float64) {
+	bound(f, name, "a share, 0 to 1", func() bool { return *value >= 0 && *value <= 1 })
 }
-
-func (b *benchRun) check() error {
-	return firstOf(must(isShare(b.load.Posts), "--posts is a share, 0 to 1"),
-		must(b.load.Timeout > 0, "--timeout is more than 0"),
-		must(b.path == "" || strings.HasPrefix(b.path, "/"), "--path begins with /"),
-		must(strings.HasPrefix(b.load.PostPath, "/"), "--post-path begins with /"))
-}
-
-func isShare(v float64) bool { return v >= 0 && v <= 1 }

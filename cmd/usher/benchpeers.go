@@ -56,6 +56,8 @@ Works: ` + strings.Join(workIDs(), ", ") + `.`,
 	f.BoolVar(&b.check, "check", false, "exit with 1 if a bar is missed")
 	f.BoolVar(&b.json, "json", false, "print the report as JSON")
 	f.StringVar(&b.out, "out", "", "write a report with pictures to this HTML file")
+	atLeast(f, "rounds", &b.plan.Rounds, 1)
+	moreThanNothing(f, "duration", &b.plan.Duration)
 	return cmd
 }
 
@@ -69,10 +71,8 @@ func workIDs() []string {
 
 func (b *benchPeers) run(ctx context.Context) error {
 	b.plan.NoAccessLog = !b.accessLog
-	err := firstOf(must(b.plan.Rounds > 0, "--rounds is more than 0"), must(b.plan.Duration > 0, "--duration is more than 0"),
-		must(!b.show || !b.json, "--show-config prints no JSON; the report with --json has the configurations"))
-	if err != nil {
-		return err
+	if b.show && b.json {
+		return usagef("--show-config prints no JSON; the report with --json has the configurations")
 	}
 	if err := b.plan.Check(); err != nil {
 		return &usageError{err}

@@ -15,9 +15,6 @@ import (
 
 // run carries out a scenario and tells its result.
 func (b *benchRun) run(ctx context.Context, target bench.Target, scenario func(context.Context) (*bench.Result, error)) error {
-	if err := b.check(); err != nil {
-		return err
-	}
 	if b.path != "" {
 		target.Path = b.path
 	}

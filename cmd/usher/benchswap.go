@@ -56,14 +56,16 @@ to be on the machine of the app, as its user or root.`,
 	f.DurationVar(&b.plan.Limit, "limit", time.Minute, "longest that the swap may take")
 	f.IntVar(&b.plan.Swaps, "swaps", 0, "compare so many swaps with their bars; default one swap, and no comparison")
 	f.BoolVar(&b.check, "check", false, "exit with 1 if a bar is missed")
+	oneOf(f, "mode", &b.mode, "overlap", "hold")
+	moreThanNothing(f, "lead", &b.plan.Lead)
+	moreThanNothing(f, "tail", &b.plan.Tail)
+	moreThanNothing(f, "limit", &b.plan.Limit)
+	between(f, "swaps", &b.plan.Swaps, 1, 1000)
 	return cmd
 }
 
 func (b *benchSwap) command(ctx context.Context, given []string) error {
-	err := firstOf(b.checkPace(), must(b.plan.Lead > 0 && b.plan.Tail > 0 && b.plan.Limit > 0, "--lead, --tail and --limit are more than 0"),
-		must(b.mode == "" || b.artifact != "", "--mode needs --artifact: a restart swaps as the app's release says"),
-		must(b.mode == "" || b.mode == "overlap" || b.mode == "hold", "--mode is overlap or hold, not %q", b.mode),
-		must(b.plan.Swaps >= 0 && b.plan.Swaps <= 1000, "--swaps is 1 to 1000"),
+	err := firstOf(must(b.mode == "" || b.artifact != "", "--mode needs --artifact: a restart swaps as the app's release says"),
 		must(b.plan.Swaps > 0 || !b.check, "--check needs --swaps: one swap is compared with nothing"),
 		must(b.plan.Swaps == 0 || b.artifact == "", "--swaps restarts the app: an artifact can be deployed only once"))
 	if err != nil {

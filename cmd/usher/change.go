@@ -90,5 +90,6 @@ func (c *cli) rollbackCommand() *cobra.Command {
 			return cl.Rollback(ctx, admin.RollbackRequest{Change: ch, To: to})
 		})
 	cmd.Flags().Uint64Var(&to, "to", 0, "revision whose build is wanted (default the one before)")
+	atLeast(cmd.Flags(), "to", &to, 1)
 	return cmd
 }

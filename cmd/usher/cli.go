@@ -63,7 +63,7 @@ func newRoot(w world, more ...*cobra.Command) *cobra.Command {
 	root.SuggestionsMinimumDistance = nearWord
 	root.SetOut(w.stdout)
 	root.SetErr(w.stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.PersistentFlags().StringVar(&c.admin, "admin", "",
 		"address of usher's admin api: unix:/path, host:port or https://host (default $USHER_ADMIN, else "+
 			admin.DefaultAddress(w.uid, w.getenv).String()+")")

@@ -51,6 +51,8 @@ changes nothing and exits with 1. Leaving early never cancels a deploy.`,
 	f.StringVar(&d.target, "target", "", "new address of an app that usher does not start: host:port or unix:/path")
 	f.BoolVar(&d.canary, "canary", false, "the new build must stay alive for the app's settle time before it is switched to")
 	f.StringVar(&d.wait, "wait", "switched", "when to return: switched or drained")
+	oneOf(f, "mode", &d.mode, "overlap", "hold")
+	oneOf(f, "wait", &d.wait, "switched", "drained")
 	return cmd
 }
 
@@ -74,13 +76,8 @@ func (d *deploy) run(ctx context.Context) error {
 }
 
 func (d *deploy) check() error {
-	switch {
-	case (d.artifact == "") == (d.target == ""):
+	if (d.artifact == "") == (d.target == "") {
 		return usagef("deploy needs either an artifact or --target")
-	case d.mode != "" && d.mode != "overlap" && d.mode != "hold":
-		return usagef("--mode is overlap or hold, not %q", d.mode)
-	case d.wait != "switched" && d.wait != "drained":
-		return usagef("--wait is switched or drained, not %q", d.wait)
 	}
 	d.drained = d.wait == "drained"
 	return nil

@@ -35,6 +35,7 @@ type pending struct {
 func (p *pending) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.DurationVar(&p.timeout, "timeout", defaultWait, "how long to wait for the outcome; 0 waits forever")
+	bound(f, "timeout", "a duration such as 30s, or 0", func() bool { return p.timeout >= 0 })
 	f.StringVar(&p.ifMatch, "if-match", "", "refuse unless the app still has this version (see status --json)")
 	f.BoolVar(&p.json, "json", false, "print the operation as JSON")
 }
@@ -70,7 +71,7 @@ func (p *pending) carry(ctx context.Context, send sender) error {
 }
 
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	if d <= 0 {
+	if d == 0 {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, d)

@@ -24,9 +24,6 @@ func (c *cli) logsCommand() *cobra.Command {
 		ValidArgsFunction: c.completeApps,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			req.App = given[0]
-			if req.Lines < 0 {
-				return usagef("--lines is 0 or more, not %d", req.Lines)
-			}
 			return c.with(func(cl *client.Client) error {
 				if err := c.logs(cmd.Context(), cl, req, asJSON); err != nil {
 					return fmt.Errorf("logs %s: %w", req.App, err)
@@ -39,6 +36,8 @@ func (c *cli) logsCommand() *cobra.Command {
 	f.BoolVarP(&req.Follow, "follow", "f", false, "go on with what is written later")
 	f.IntVarP(&req.Lines, "lines", "n", 100, "lines of the past to show")
 	f.Uint64Var(&req.Generation, "generation", 0, "which run (default the newest)")
+	atLeast(f, "lines", &req.Lines, 0)
+	atLeast(f, "generation", &req.Generation, 1)
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }

@@ -39,9 +39,6 @@ no receipt.`,
 		ValidArgsFunction: c.completeApps,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			q.app = given[0]
-			if q.limit < 0 {
-				return usagef("-n is a number of receipts, not %d", q.limit)
-			}
 			return c.with(func(cl *client.Client) error {
 				if err := q.run(cmd.Context(), cl); err != nil {
 					return fmt.Errorf("receipts: %w", err)
@@ -55,6 +52,9 @@ no receipt.`,
 	f.Uint64Var(&q.attempt, "attempt", 0, "only that of this attempt (the number of its generation)")
 	f.Uint64Var(&q.revision, "revision", 0, "only those of this revision")
 	f.BoolVar(&q.json, "json", false, "print JSON, the newest first")
+	atLeast(f, "lines", &q.limit, 0)
+	atLeast(f, "attempt", &q.attempt, 1)
+	atLeast(f, "revision", &q.revision, 1)
 	return cmd
 }
 

@@ -72,7 +72,7 @@ func TestReceiptsAreBlocksThatAddUpLineByLine(t *testing.T) {
 	tt.expect(exitOK, holdBlock, "", "receipts", "hello", "--revision", "3")
 	tt.expect(exitNotFound, "", "usher: receipts: app hello has no receipt of attempt 9\n", "receipts", "hello", "--attempt", "9")
 	tt.expect(exitNotFound, "", "usher: receipts: there is no app \"nope\"; see usher status for those there are\n", "receipts", "nope")
-	if code, _, errs := tt.run("receipts", "hello", "-n", "-1"); code != exitUsage || !strings.Contains(errs, "-n is a number") {
+	if code, _, errs := tt.run("receipts", "hello", "-n", "-1"); code != exitUsage || !strings.Contains(errs, "--lines is a number") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }
