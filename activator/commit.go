@@ -280,7 +280,7 @@ func (r *runner) outcome(e lc.Effect) {
 	}
 	last.Outcome = o
 	r.last = last
-	r.count(func(t *Totals) { t.Attempts[AttemptKey{o.Cause, o.Mode, o.Outcome}]++ })
+	r.count(func(t *tally) { t.attempt(e) })
 	r.warn("record an outcome", r.commitOutcome(o, blamed(e), e.Held))
 	r.note("outcome", e.Gen, o.Cause+" of revision "+itoa(int(o.Revision))+": "+o.Outcome+because(o.Reason))
 	r.finish(e, last)

@@ -245,6 +245,7 @@ func (r *runner) idleIn() time.Duration {
 
 func (r *runner) trySleep(e lc.Effect) {
 	if r.act.front.TrySleep(r.name, uint64(e.Gen), r.placement(e.Slot)) {
+		r.disarm(lc.TimerIdle) // an owner may have asked before its time
 		r.answer(lc.Event{Kind: lc.SleepDone, Gen: e.Gen})
 		return
 	}

@@ -62,7 +62,7 @@ func (r *runner) tellOOM(gen lc.GenID, g *generation, o cgroup.OOM) {
 	}
 	n := o.Kills - g.oom.Kills
 	g.oom = o
-	r.count(func(t *Totals) { t.OOMKills += n })
+	r.count(func(t *tally) { t.oomKills += uint32(n) })
 	r.note("oom", gen, killsText(n, o))
 }
 

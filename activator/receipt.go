@@ -292,10 +292,10 @@ func (r *runner) file(rc *receipt) {
 	r.receipt = nil
 	r.store(rc.Receipt)
 	wrong := rc.Counts != nil && len(rc.Counts.Mismatch) > 0
-	r.count(func(t *Totals) {
-		t.Receipts++
+	r.count(func(t *tally) {
+		t.receipts++
 		if wrong {
-			t.Mismatches++
+			t.mismatches++
 		}
 	})
 	text := Summary(rc.Receipt)
@@ -361,7 +361,7 @@ func (r *runner) lost(rc store.Receipt) {
 		}
 	}
 	r.store(rc)
-	r.count(func(t *Totals) { t.Receipts++ })
+	r.count(func(t *tally) { t.receipts++ })
 	r.note("receipt", lc.GenID(rc.Attempt), Summary(rc))
 }
 

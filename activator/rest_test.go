@@ -113,3 +113,25 @@ func TestBlocksOfNumbersGrow(t *testing.T) {
 		t.Errorf("%d numbers took %d writes", many, writes)
 	}
 }
+
+func TestAnAppThatWasWokenAndPutToSleepKeepsNothingThatTheRecordTells(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1"))
+		r.get("v1")
+		settle(time.Second)
+		awake := r.wantState("awake")
+		op, err := r.act.Sleep(t.Context(), Change{App: "hello"}) // long before its idle time
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.wantOp(op, OpDone)
+		settle(time.Second)
+		asleep := r.wantState("asleep")
+		if !r.rests("hello") || r.act.apps["hello"].last != nil {
+			t.Errorf("it holds %+v, and of its last attempt %+v", r.act.apps["hello"].motion, r.act.apps["hello"].last)
+		}
+		if asleep.Last.Attempt == 0 || !asleep.Last.At.Equal(awake.Last.At) || asleep.Last.Outcome != "done" {
+			t.Errorf("awake its last attempt was %+v, asleep %+v", awake.Last, asleep.Last)
+		}
+	})
+}

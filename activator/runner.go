@@ -10,7 +10,7 @@ import (
 )
 
 // runner runs one app: it feeds events to the core and carries out its effects.
-// All fields but roles and totals belong to whoever runs in the mailbox.
+// All fields but roles and tally belong to whoever runs in the mailbox.
 type runner struct {
 	name string
 	act  *Activator
@@ -23,7 +23,7 @@ type runner struct {
 	state   lifecycle.State
 	fresh   lifecycle.GenID // reserved for the next attempt
 	*motion                 // nil while the app rests
-	last    *lastAttempt    // nil: none was since usher began
+	last    *lastAttempt    // nil: the record says all that is known
 	boot    time.Duration   // learned: from the go-byte to the first good health check
 
 	// Small ones stand together: a hundred thousand sleeping apps have them.
@@ -32,8 +32,8 @@ type runner struct {
 	raised    bool // this usher has raised the limit that the generations share
 	over      bool // halted, and nothing is left
 
-	roles  atomic.Uint32          // bit per role that a generation has
-	totals atomic.Pointer[Totals] // nil: nothing was counted yet
+	roles atomic.Uint32         // bit per role that a generation has
+	tally atomic.Pointer[tally] // nil: nothing was counted yet
 }
 
 // motion is what an app has only while something goes on. Whoever runs in the
@@ -64,8 +64,20 @@ func (r *runner) rest() {
 	m := r.motion
 	busy := len(m.local)+len(m.gens)+len(m.timers)+len(m.ops)+len(m.unstored)+len(m.gone) > 0 || m.receipt != nil
 	if !busy && !r.unsure && r.state.Slot.State != lifecycle.SlotDown { // else it has a reason to tell
+		if r.last != nil && r.last.is(m.record) {
+			r.last = nil
+		}
 		r.motion = nil
 	}
+}
+
+// is says that the record tells all of the attempt; nil: it was not read.
+func (l *lastAttempt) is(rec *store.App) bool {
+	if rec == nil || len(rec.Outcomes) == 0 || l.operation != "" || l.exit != nil || len(l.tail) != 0 {
+		return false
+	}
+	o := &rec.Outcomes[len(rec.Outcomes)-1]
+	return o.Attempt == l.Attempt && o.Drain == l.Drain
 }
 
 // whenGone has f called when the halted app has nothing left. It must not block.

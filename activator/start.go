@@ -261,7 +261,7 @@ func stranger(child Child, network, address string) bool {
 
 // learnBoot keeps a moving average of the time to the first good check.
 func (r *runner) learnBoot(d time.Duration) {
-	r.count(func(t *Totals) { t.Boots.add(d) })
+	r.count(func(t *tally) { t.boots.add(d) })
 	if r.boot == 0 {
 		r.boot = d
 		return

@@ -202,7 +202,7 @@ func (r *runner) forget(gen lc.GenID) {
 	delete(r.gens, gen)
 	if !g.drainFrom.IsZero() {
 		took := r.act.now().Sub(g.drainFrom)
-		r.count(func(t *Totals) { t.Drain += took })
+		r.count(func(t *tally) { t.drain += took })
 		if last := r.latest(); last.Outcome.Outcome == lc.Done.String() && last.Generation == uint64(r.state.Cur.ID) {
 			last.Drain = took // it was switched away from by the last attempt
 			r.last = &last

@@ -1,8 +1,10 @@
 package activator
 
 import (
-	"maps"
+	"slices"
 	"time"
+
+	lc "github.com/usher-edge/usher/activator/lifecycle"
 )
 
 // AttemptKey is how attempts are counted.
@@ -23,9 +25,9 @@ type Totals struct {
 
 // Boots is a histogram of boot times.
 type Boots struct {
-	Count  uint64
 	Sum    float64 // seconds
-	within [len(bootBounds)]uint64
+	Count  uint32
+	within [len(bootBounds)]uint32
 }
 
 // bootBounds are the upper bounds of the buckets, in seconds.
@@ -45,7 +47,7 @@ func (b *Boots) add(d time.Duration) {
 func (b *Boots) Buckets() map[float64]uint64 {
 	out := make(map[float64]uint64, len(bootBounds))
 	for i, bound := range bootBounds {
-		out[bound] = b.within[i]
+		out[bound] = uint64(b.within[i])
 	}
 	return out
 }
@@ -57,8 +59,8 @@ func (a *Activator) Totals(app string) (Totals, error) {
 		return Totals{}, err
 	}
 	var t Totals
-	if counted := r.totals.Load(); counted != nil {
-		t = *counted
+	if counted := r.tally.Load(); counted != nil {
+		t = counted.totals()
 	}
 	t.Roles = map[string]int{}
 	for role, bits := 0, r.roles.Load(); role < len(roleNames); role++ {
@@ -69,13 +71,51 @@ func (a *Activator) Totals(app string) (Totals, error) {
 	return t, nil
 }
 
-// count replaces the totals by a copy that f has changed; readers keep theirs.
-func (r *runner) count(f func(*Totals)) {
-	t := Totals{Attempts: map[AttemptKey]uint64{}}
-	if counted := r.totals.Load(); counted != nil {
-		t = *counted
-		t.Attempts = maps.Clone(t.Attempts)
+// tally is what is counted of one app. It stays while the app sleeps, so it is small.
+type tally struct {
+	attempts                       []attempts
+	drain                          time.Duration
+	boots                          Boots
+	receipts, mismatches, oomKills uint32
+}
+
+// attempts are those of a kind.
+type attempts struct {
+	n       uint32
+	cause   lc.Cause
+	mode    lc.Mode
+	outcome lc.Outcome
+}
+
+// attempt counts one.
+func (t *tally) attempt(e lc.Effect) {
+	for i := range t.attempts {
+		if a := &t.attempts[i]; a.cause == e.Cause && a.mode == e.Mode && a.outcome == e.Outcome {
+			a.n++
+			return
+		}
 	}
-	f(&t)
-	r.totals.Store(&t)
+	t.attempts = append(t.attempts, attempts{1, e.Cause, e.Mode, e.Outcome})
+}
+
+func (t *tally) totals() Totals {
+	out := Totals{
+		Attempts: make(map[AttemptKey]uint64, len(t.attempts)), Drain: t.drain, Boots: t.boots,
+		Receipts: uint64(t.receipts), Mismatches: uint64(t.mismatches), OOMKills: uint64(t.oomKills),
+	}
+	for _, a := range t.attempts {
+		out.Attempts[AttemptKey{a.cause.String(), a.mode.String(), a.outcome.String()}] = uint64(a.n)
+	}
+	return out
+}
+
+// count replaces the tally by a copy that f has changed; readers keep theirs.
+func (r *runner) count(f func(*tally)) {
+	t := &tally{}
+	if counted := r.tally.Load(); counted != nil {
+		*t = *counted
+		t.attempts = slices.Clone(t.attempts)
+	}
+	f(t)
+	r.tally.Store(t)
 }

@@ -20,19 +20,6 @@ func serveAsApp() {
 	os.Exit(1)
 }
 
-// quiet is a data plane that nobody asks anything.
-type quiet struct{ nobody }
-
-func (quiet) TrySleep(string, uint64, Placement) bool { return true }
-
-func (quiet) Drained(string, uint64) <-chan struct{} { return closedChan() }
-
-func (quiet) CloseStreams(string, uint64, time.Duration) {}
-
-func (quiet) Cut(string, uint64) {}
-
-func (quiet) Activity(string) Activity { return Activity{} }
-
 // BenchmarkWake is a wake of an app that has served before, up to its first good
 // health check and the switch: a real process, a real database, and a build of the
 // size of a program. The first wake of a build since usher began hashes it.
@@ -86,7 +73,7 @@ func awakens(b *testing.B) *Activator {
 	}
 	a, err := New(Options{
 		StateDir: dir, RunDir: dir, BootID: boot, Commits: commits, Runs: store.NewMemoryRuns(boot),
-		Depot: depot, Ports: ports, Backend: &OS{BootID: boot, Mark: dir}, Front: quiet{},
+		Depot: depot, Ports: ports, Backend: &OS{BootID: boot, Mark: dir}, Front: nobody{},
 	})
 	if err != nil {
 		b.Fatal(err)

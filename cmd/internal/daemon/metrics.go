@@ -55,7 +55,7 @@ func (c *swapCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.receipts, prometheus.CounterValue, float64(t.Receipts), name)
 		ch <- prometheus.MustNewConstMetric(c.mismatches, prometheus.CounterValue, float64(t.Mismatches), name)
 		ch <- prometheus.MustNewConstMetric(c.oomKills, prometheus.CounterValue, float64(t.OOMKills), name)
-		if h, err := prometheus.NewConstHistogram(c.wake, t.Boots.Count, t.Boots.Sum, t.Boots.Buckets(), name); err == nil {
+		if h, err := prometheus.NewConstHistogram(c.wake, uint64(t.Boots.Count), t.Boots.Sum, t.Boots.Buckets(), name); err == nil {
 			ch <- h
 		}
 		for _, role := range []string{"incumbent", "successor", "retiring"} {
