@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	lc "github.com/usher-edge/usher/activator/lifecycle"
 )
 
 const (
 	tailLines   = 20
 	tailBytes   = 64 << 10
-	keptLogs    = 5        // generations whose output is kept, per app
+	keptLogs    = 5        // generations that are gone whose output is kept, per app
 	logLimit    = 16 << 20 // bytes of one generation's output
 	logKept     = 1 << 20  // what is kept beside a log that was cut
 	logSuffix   = ".log"
@@ -84,12 +86,14 @@ func (a *Activator) generationsWithLogs(app string) []uint64 {
 	return out
 }
 
-// pruneLogs removes the output of all but the last generations.
-func (a *Activator) pruneLogs(app string) {
+// pruneLogs removes the output of all but the last of the generations that are
+// gone. One that lives goes on writing, into a file that must not lose its name.
+func (r *runner) pruneLogs() {
+	a, app := r.act, r.name
 	if a.Owned() != nil {
 		return
 	}
-	all := a.generationsWithLogs(app)
+	all := slices.DeleteFunc(a.generationsWithLogs(app), func(n uint64) bool { return r.gens[lc.GenID(n)] != nil })
 	for _, n := range all[:max(len(all)-keptLogs, 0)] {
 		for _, suffix := range []string{logSuffix, olderSuffix} {
 			err := os.Remove(filepath.Join(a.logDir(app), strconv.FormatUint(n, 10)+suffix))

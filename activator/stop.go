@@ -216,5 +216,5 @@ func (r *runner) forget(gen lc.GenID) {
 	}
 	r.act.dropRun(g.run.Generation)
 	r.retired(gen)
-	r.act.pruneLogs(r.name)
+	r.pruneLogs()
 }

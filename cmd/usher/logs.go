@@ -35,7 +35,7 @@ func (c *cli) logsCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVarP(&req.Follow, "follow", "f", false, "go on with what is written later")
 	f.IntVarP(&req.Lines, "lines", "n", 100, "lines of the past to show")
-	f.Uint64Var(&req.Generation, "generation", 0, "which run (default the newest)")
+	f.Uint64Var(&req.Generation, "generation", 0, "which run (default the newest that has written anything; with -f all that write)")
 	atLeast(f, "lines", &req.Lines, 0)
 	atLeast(f, "generation", &req.Generation, 1)
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per line")
