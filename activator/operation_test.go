@@ -180,6 +180,50 @@ func TestRollbackIsANewRevisionWithTheOlderBuild(t *testing.T) {
 	})
 }
 
+// What the one who rolls back wants is what worked: not the deploy before the last
+// that did not work either, and was perhaps superseded before that could be known.
+func TestARollbackGoesBackToWhatHasServed(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		back := func(build string, to uint64) {
+			t.Helper()
+			op, err := r.act.Rollback(context.Background(), Change{App: "hello"}, to, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.wantOp(op, OpDone)
+			r.get(build)
+		}
+		r.apply(r.app("v1"))
+		r.get("v1")
+		r.wantOp(r.deploy("v2"), OpDone)
+		r.wantOp(r.deploy("bad1 boot=1s exit=10ms"), OpFailed)
+		superseded := r.deploy("bad2 boot=1s hang")
+		r.wantOp(r.deploy("bad3 noexec"), OpFailed)
+		r.wantOp(superseded, OpSuperseded)
+		back("v2", 0)
+		r.restart() // what has served is durable
+		r.wantOp(r.deploy("bad4 boot=1s exit=10ms"), OpFailed)
+		r.wantOp(r.deploy("v3"), OpDone)
+		back("v2", 0)
+		back("v1", 1)
+	})
+}
+
+// Where nothing else has served, as before the first request of a new app, there is
+// still what came before.
+func TestARollbackGoesBackToWhatWasNeverTried(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1"))
+		r.wantOp(r.deploy("v2"), OpDone)
+		op, err := r.act.Rollback(context.Background(), Change{App: "hello"}, 0, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.wantOp(op, OpDone)
+		r.get("v1")
+	})
+}
+
 // A rollback is about the build: the file owns the spec, and had it not been taken
 // from there the next reload, or start of usher, would move the app once more.
 func TestARollbackHasTheSpecOfTheFile(t *testing.T) {

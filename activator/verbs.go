@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/usher-edge/usher/activator/artifact"
 	lc "github.com/usher-edge/usher/activator/lifecycle"
@@ -145,7 +146,7 @@ func (r *runner) deploy(o *operation, ifVersion uint64, rel store.Release) error
 }
 
 // Rollback commits a new revision with the build of an older one: to, or the last
-// one before what is desired now that is not known to fail. The spec is the file's.
+// one before what is desired now that has served. The spec is the file's.
 func (a *Activator) Rollback(_ context.Context, c Change, to uint64, by string) (Operation, error) {
 	return a.change(c, KindRollback, func(r *runner, o *operation) error {
 		old, err := r.rollbackTo(to)
@@ -158,7 +159,7 @@ func (a *Activator) Rollback(_ context.Context, c Change, to uint64, by string) 
 			}
 		}
 		rel := old
-		rel.Ran, rel.Cause, rel.By = false, causeRollback, by
+		rel.Ran, rel.WasGood, rel.Cause, rel.By = false, false, causeRollback, by
 		if rel.Kind == store.KindArtifact {
 			rel.Spec = r.spec.Process.encode()
 		}
@@ -190,17 +191,24 @@ func (r *runner) rollbackTo(to uint64) (store.Release, error) {
 }
 
 // earlier is the newest release before what is desired that is of its kind, has
-// another build and is not known to fail.
-func earlier(rec *store.App) (store.Release, bool) {
+// another build and was good; if none was, the newest that is not known to fail.
+func earlier(rec *store.App) (best store.Release, ok bool) {
 	cur, _ := rec.Release(rec.Desired)
-	for i := len(rec.Releases) - 1; i >= 0; i-- {
-		rel := rec.Releases[i]
-		other := cur != nil && rel.Kind == cur.Kind && (rel.Digest != cur.Digest || rel.Target != cur.Target)
-		if rel.Revision < rec.Desired && other && !rec.Failures[rel.Revision].HeldDown {
+	if cur == nil {
+		return best, false
+	}
+	for _, rel := range slices.Backward(rec.Releases) {
+		other := rel.Kind == cur.Kind && (rel.Digest != cur.Digest || rel.Target != cur.Target)
+		switch {
+		case rel.Revision >= rec.Desired || !other:
+		case rec.Failures[rel.Revision].HeldDown: // good or not, it fails now
+		case rel.WasGood:
 			return rel, true
+		case !ok:
+			best, ok = rel, true
 		}
 	}
-	return store.Release{}, false
+	return best, ok
 }
 
 // Restart asks for a fresh generation of the current release; retry also clears

@@ -80,6 +80,10 @@ type Release struct {
 	// Ran says that bytes of this release may have run: it may have touched
 	// data. It is set before the first go-byte and never cleared.
 	Ran bool `json:"ran,omitempty"`
+
+	// WasGood says that Good has pointed to this release. The store sets it with
+	// the transaction that moves the pointer; it is never cleared.
+	WasGood bool `json:"was_good,omitempty"`
 }
 
 // Failure is what the failure book knows about one revision.

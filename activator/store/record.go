@@ -116,7 +116,7 @@ func isEmpty(a App) bool {
 	return err == nil && bytes.Equal(got, want)
 }
 
-// bound orders the history and drops what has grown too old.
+// bound orders the history, drops what has grown too old and marks what is good.
 func (a *App) bound() {
 	slices.SortStableFunc(a.Releases, func(x, y Release) int {
 		switch {
@@ -130,6 +130,7 @@ func (a *App) bound() {
 	old := len(a.Releases) - KeepReleases
 	var kept []Release
 	for i, r := range a.Releases {
+		r.WasGood = r.WasGood || r.Revision == a.Good
 		if i >= old || r.Revision == a.Desired || r.Revision == a.Good || r.Revision == a.Reported {
 			kept = append(kept, r)
 		}

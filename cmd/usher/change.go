@@ -89,7 +89,10 @@ func (c *cli) rollbackCommand() *cobra.Command {
 		func(ctx context.Context, cl *client.Client, ch admin.Change) (admin.Operation, error) {
 			return cl.Rollback(ctx, admin.RollbackRequest{Change: ch, To: to})
 		})
-	cmd.Flags().Uint64Var(&to, "to", 0, "revision whose build is wanted (default the one before)")
+	cmd.Long = `Without --to the build is that of the newest revision before the last that has
+served and had another one: after a deploy that failed, the build that serves. The
+spec stays that of the config file.`
+	cmd.Flags().Uint64Var(&to, "to", 0, "revision whose build is wanted (default the last one that has served with another build)")
 	atLeast(cmd.Flags(), "to", &to, 1)
 	return cmd
 }
