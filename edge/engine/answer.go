@@ -127,21 +127,6 @@ func (c *conn) hit(f *edge.Found) {
 	}
 }
 
-// settleBody decides about a request's body that no app has taken. If it is
-// here already it is skipped; otherwise the connection ends with the answer. An
-// app that has taken it may still have answered what nobody can be told.
-func (c *conn) settleBody() {
-	m := c.mem
-	if m.req.Length == 0 || m.try.taken {
-		return
-	}
-	if c.mem.try.pump == nil && !m.req.Expect && m.req.Length > 0 && m.req.Length <= int64(m.w-m.r) {
-		m.r += int(m.req.Length)
-		return
-	}
-	c.keep, c.linger = false, true
-}
-
 // appendConnection ends a head with what the connection does next.
 func (c *conn) appendConnection(b []byte) []byte {
 	if c.srv.draining.Load() {

@@ -17,9 +17,8 @@ const watchAfter = time.Second
 type attempt struct {
 	target   *edge.Target
 	up       *upstream.Conn // nil: connecting failed
-	pump     *pump          // nil: the body was here already, or there is none, or it is unasked
-	unasked  bool           // there is more of the body, which the app could not take any more
-	taken    bool           // nothing is left of the body: all of it went to the app
+	rest     rest           // where the request's body is
+	pump     *pump          // nil: the body was here already, or there is none, or it is lost
 	prefix   int            // bytes of m.in[m.r:] that were body and went with the head
 	sent     time.Time      // when the head went out, if the cache wants to know
 	status   int            // of the app's final answer, once it is on its way to the client
@@ -38,9 +37,9 @@ func (c *conn) forward(t *edge.Target) (again bool) {
 	if err != nil || was.any() {
 		return c.fail(err, was)
 	}
-	x := &c.mem.try
-	c.mem.r += x.prefix // no other try will ask for it
-	x.prefix, x.taken = 0, x.pump == nil && !x.unasked
+	if c.mem.try.rest == restWaits {
+		c.useUp(restNone)
+	}
 	if c.mem.res.Status == 101 {
 		c.tunnel(up)
 		return false
@@ -90,12 +89,13 @@ func (c *conn) askOn(up *upstream.Conn, more bool) (interrupt, error) {
 	if was := c.clock.rest(); was.any() || err != nil && up.Wrote() == 0 {
 		return was, err // whatever kept it back, there will be no answer
 	}
-	if err == nil {
-		c.startPump()
-	}
 	// A write may fail because the app has answered already and closed: its
 	// answer is read all the same.
-	c.mem.try.unasked = err != nil
+	if err != nil {
+		c.lose()
+	} else {
+		c.startPump()
+	}
 	if was, err := c.readHead(up); err != nil || was.any() {
 		return was, err
 	}
@@ -256,7 +256,7 @@ func (c *conn) fail(err error, was interrupt) (again bool) {
 	}
 	evidence := upstream.Evidence{
 		Err: err, Idempotent: c.mem.req.IsIdempotent(), Body: c.mem.req.Length != 0,
-		BodyLost: x.pump != nil && x.pump.taken > 0, Retried: c.lane.Retries() > 0,
+		BodyLost: x.rest != restWaits, Retried: c.lane.Retries() > 0,
 	}
 	if x.up != nil {
 		evidence.Reused, evidence.Responded = x.up.Reused, x.up.Responded()

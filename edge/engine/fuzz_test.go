@@ -32,7 +32,7 @@ type fuzzEdge struct {
 
 func newFuzzEdge(f *testing.F, serve func(*fuzzEdge, net.Conn)) *fuzzEdge {
 	f.Helper()
-	e := &fuzzEdge{edge: edge.New(edge.Options{Waker: wakes{&rig{t: f}}})}
+	e := &fuzzEdge{edge: edge.New(edge.Options{Waker: wakes{&rig{t: f}}, NewPool: spoiling()})}
 	if err := e.edge.SetApps([]edge.AppConfig{{Name: "app", Hosts: []string{"*"}, KeepTrailers: true}}); err != nil {
 		f.Fatal(err)
 	}

@@ -248,6 +248,9 @@ type rigOptions struct {
 func newRig(t testing.TB, o rigOptions) *rig {
 	t.Helper()
 	r := &rig{t: t}
+	if o.pool == nil {
+		o.pool = spoiling()
+	}
 	r.edge = edge.New(edge.Options{Waker: wakes{r}, Cache: o.cache, Log: r.log, NewPool: o.pool})
 	o.app.Name = "app"
 	if o.app.Hosts == nil {
@@ -261,6 +264,17 @@ func newRig(t testing.TB, o rigOptions) *rig {
 	t.Cleanup(r.audit) // after the server's end
 	r.serve(o.server, o.unix)
 	return r
+}
+
+// spoiling makes pools that overwrite the read buffers which are given back, so
+// that late use shows.
+func spoiling() func(upstream.Options) *upstream.Pool {
+	stock := upstream.NewBuffers(0)
+	stock.Spoil()
+	return func(o upstream.Options) *upstream.Pool {
+		o.Buffers = stock
+		return upstream.NewPool(o)
+	}
 }
 
 // serve starts the server and ends it with the test, before anything that was

@@ -45,8 +45,7 @@ type pump struct {
 
 func (c *conn) startPump() {
 	x := &c.mem.try
-	c.mem.r += x.prefix
-	x.prefix = 0
+	c.useUp(restMoves)
 	p := &pump{
 		c: c, up: x.up, cfg: c.lane.Config(),
 		stop: make(chan struct{}), invited: make(chan struct{}), finished: make(chan struct{}),
@@ -241,13 +240,8 @@ func (p *pump) write(data []byte, done bool) bool {
 }
 
 // stopPump ends the pump if there is one, and says what was wrong with the body.
-// If it had not come to its end, the connection can carry no other request.
 func (c *conn) stopPump() edge.Cause {
-	x := &c.mem.try
-	p := x.pump
-	if x.unasked {
-		c.keep, c.linger = false, true
-	}
+	p := c.mem.try.pump
 	if p == nil {
 		return edge.CauseNone
 	}
@@ -258,14 +252,14 @@ func (c *conn) stopPump() edge.Cause {
 		<-p.finished
 		_ = c.nc.SetReadDeadline(time.Time{}) // fails only if closed
 	}
-	if !p.whole.Load() {
-		c.keep, c.linger = false, true
+	if !p.whole.Load() || p.cause != edge.CauseNone { // whoever interrupted it may not be done with that
+		c.lose()
+		return p.cause
 	}
-	if len(p.left) > 0 {
-		c.mem.adopt(p.left)
-		p.left = nil
-	}
-	return p.cause
+	c.mem.try.rest = restNone
+	c.mem.adopt(p.left)
+	p.left = nil
+	return edge.CauseNone
 }
 
 // settles gives the pump a moment to end by itself.

@@ -17,7 +17,7 @@ const smallPiece = 4 << 10
 // relay sends the app's final answer on and finishes the request.
 func (c *conn) relay(up *upstream.Conn) {
 	m, x := c.mem, &c.mem.try
-	if p := x.pump; x.unasked || p != nil && !p.whole.Load() {
+	if x.rest == restMoves && !x.pump.whole.Load() {
 		c.keep = false // the app answers before it has the body
 	}
 	if c.srv.draining.Load() {

@@ -283,14 +283,13 @@ func TestTheRestOfABodyThatCouldNotBePassedOnIsNoRequest(t *testing.T) {
 				s.read()
 				s.say("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
 			})
-			stock := upstream.NewBuffers(0)
+			pool := spoiling()
 			r := newRig(t, rigOptions{pool: func(opt upstream.Options) *upstream.Pool {
-				opt.Buffers = stock
 				opt.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 					nc, err := new(net.Dialer).DialContext(ctx, network, address)
 					return brokenPipe{nc}, err
 				}
-				return upstream.NewPool(opt)
+				return pool(opt)
 			}})
 			r.app.Place(o.placement(1))
 			c := r.dial()

@@ -26,7 +26,7 @@ type Buffers struct {
 	stock   sync.Pool
 	wide    sync.Pool
 	wideOut atomic.Int64
-	spoil   bool // overwrite what is given back, so that tests see late readers
+	spoil   bool
 }
 
 // NewBuffers makes a stock whose common buffers are of size bytes each; 0 means
@@ -40,6 +40,10 @@ func NewBuffers(size int) *Buffers {
 	b.wide.New = newBuffer(wideBuffer)
 	return b
 }
+
+// Spoil makes the stock overwrite what is given back, so that tests see who
+// reads too late. To be called before it is used.
+func (b *Buffers) Spoil() { b.spoil = true }
 
 func newBuffer(size int) func() any {
 	return func() any {
