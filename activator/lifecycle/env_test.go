@@ -198,64 +198,6 @@ func (w *world) fresh() GenID {
 	return top + 1
 }
 
-// forget leaves out what makes no difference to anything that can still happen, so
-// that worlds which differ only in that are one: which pause a back-off has come
-// to (the core asks only whether there was one), which of several reasons for the
-// same treatment an attempt has, and an idle timer where nothing serves.
-func (w *world) forget(pauses bool) {
-	s := &w.s
-	if !pauses {
-		s.Backoff = min(s.Backoff, 1)
-		s.Slot.Level, w.slot.Level = min(s.Slot.Level, 1), min(w.slot.Level, 1)
-	}
-	for _, c := range [...]*Cause{&s.Why, &s.Attempt.Cause} {
-		if *c == CauseInstall || *c == CauseRetry || *c == CauseConfig {
-			*c = CauseRelease
-		}
-	}
-	if s.Cur.Stage != Serving {
-		w.disarm(TimerIdle)
-	}
-}
-
-// rename gives every generation the rank of its number, so that worlds that
-// differ only in numbers are one.
-func (w *world) rename() {
-	var used uint32
-	each := func(id *GenID) { used |= 1 << *id }
-	small := func(id *uint8) { used |= 1 << *id }
-	w.ids(each, small)
-	used &^= 1
-	if used&(used+2) == 0 {
-		return // 1..n already
-	}
-	var rank [32]uint8
-	n := uint8(0)
-	for i := 1; i < 32; i++ {
-		if used&(1<<i) != 0 {
-			n++
-			rank[i] = n
-		}
-	}
-	w.ids(func(id *GenID) { *id = GenID(rank[*id]) }, func(id *uint8) { *id = rank[*id] })
-}
-
-func (w *world) ids(big func(*GenID), small func(*uint8)) {
-	s := &w.s
-	for _, id := range [...]*GenID{&s.Cur.ID, &s.Next.ID, &s.Old.ID, &s.Attempt.Gen, &s.Slot.Gen, &w.slot.Gen} {
-		big(id)
-	}
-	for i := range w.ng {
-		small(&w.gens[i].id)
-	}
-	for i := range w.nl {
-		small(&w.local[i].gen)
-	}
-	small(&w.late.gen)
-	small(&w.settle)
-	small(&w.g.inside)
-}
-
 // violation is a broken promise: its name is the invariant's.
 type violation struct{ name, text string }
 
@@ -278,24 +220,27 @@ type explorer struct {
 	longest  int                              // most effects of one step
 	stepping bool                             // effects are being carried out
 	rollout  follower
-	flaw     flaw // of the environment
+	flaw     flaw         // of the environment
+	whole    bool         // worlds that nothing can tell apart are not made one
+	visit    func(*world) // told of every world once; nil: nobody asks
 }
 
 // flags say what happened on one edge.
 type flags uint8
 
 const (
-	flagAsked   flags = 1 << iota // by people, requests, or a crash
-	flagFailed                    // something answered that it failed
-	flagSpawned                   // a process was set up
-	flagBackoff                   // the back-off timer fired
-	flagCrashed                   // usher crashed
-	flagGentle                    // asked, but only what happens all day: requests, wakes, sleeps
+	flagAsked   flags  = 1 << iota // by people, requests, or a crash
+	flagFailed                     // something answered that it failed
+	flagSpawned                    // a process was set up
+	flagBackoff                    // the back-off timer fired
+	flagCrashed                    // usher crashed
+	flagGentle                     // asked, but only what happens all day: requests, wakes, sleeps
+	flagBits    = iota             // how many there are
 )
 
 // script lets one piece of code be run once for every way its choices can go.
 type script struct {
-	pick, arity [32]uint8
+	pick, arity [128]uint8
 	n, pos      int
 	draw        func(arity int) int // instead, in a random run
 }

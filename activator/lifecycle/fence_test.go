@@ -149,6 +149,7 @@ func TestWhatPeopleAskAfterAFenceDoesNothing(t *testing.T) {
 			continue
 		}
 		x := c.explorer()
+		x.whole = true
 		x.step = func(s State, e Event) (State, Effects) {
 			if s.Halt == HaltFence && !t.Failed() {
 				fenced++

@@ -40,8 +40,8 @@ type config struct {
 	between   bool   // people may ask something while a switch is under way
 	uncertain bool   // a record that is said to have failed may have taken place
 	pauses    bool   // tell how long the pauses of a back-off have grown
-	plain     bool   // nothing beside releases, crashes and the day's work
-	within    string // the configuration of which it is a part, so that a test run need not visit it
+	wide      bool   // three releases and two crashes of each kind within the large bounds
+	within    string // the configuration of which it is a part, so that it need not be visited on its own
 }
 
 func (c *config) start() world {
@@ -50,12 +50,15 @@ func (c *config) start() world {
 	return w
 }
 
-// edge is one transition of the graph.
-type edge struct {
-	to   int32
-	kind moveKind
-	out  flags
-}
+// edge is one transition of the graph: where it leads and, in the lowest bits,
+// what happened on it. There are many.
+type edge uint32
+
+func newEdge(to int32, out flags) edge { return edge(to)<<flagBits | edge(out) }
+
+func (e edge) to() int32 { return int32(e >> flagBits) }
+
+func (e edge) out() flags { return flags(e & (1<<flagBits - 1)) }
 
 // graph is what an exploration has found.
 type graph struct {
@@ -105,12 +108,12 @@ func explore(x *explorer, limit int) result {
 			moves = x.moves(w, moves[:0])
 			g.first = append(g.first, int32(len(g.edges)))
 			branch := uint16(0)
-			ok := x.branches(w, moves, func(next *world, m *move) bool {
+			ok := x.branches(w, moves, func(next *world, _ *move) bool {
 				id, isNew := g.add(x, next, at, branch)
 				if isNew {
 					after = append(after, *next)
 				}
-				g.edges = append(g.edges, edge{id, m.kind, x.out})
+				g.edges = append(g.edges, newEdge(id, x.out))
 				branch++
 				return x.broken == nil
 			})
@@ -158,6 +161,9 @@ func (g *graph) add(x *explorer, w *world, from int32, branch uint16) (int32, bo
 	g.parent = append(g.parent, from)
 	g.branch = append(g.branch, branch)
 	g.marks = append(g.marks, x.mark(w))
+	if x.visit != nil {
+		x.visit(w)
+	}
 	return id, true
 }
 

@@ -71,12 +71,12 @@ func (w *world) settled() bool {
 }
 
 // aimed: nothing but the desired release runs, starts, or answers from the
-// cache.
+// cache. What is on its way out does not matter: it ran, or started, before.
 func (w *world) aimed() bool {
 	s := &w.s
 	d := s.Desired.Rev
 	for _, g := range [...]*Gen{&s.Cur, &s.Next} {
-		if g.ID != 0 && g.Rel.Rev != d {
+		if g.ID != 0 && g.Stage < Stopping && g.Rel.Rev != d {
 			return false
 		}
 	}
@@ -85,9 +85,9 @@ func (w *world) aimed() bool {
 
 func (g *graph) out(at int32) []edge { return g.edges[g.first[at]:g.first[at+1]] }
 
-func quiet(e *edge) bool { return e.out&(flagAsked|flagCrashed) == 0 }
+func quiet(e edge) bool { return e.out()&(flagAsked|flagCrashed) == 0 }
 
-func lucky(e *edge) bool { return quiet(e) && e.out&flagFailed == 0 }
+func lucky(e edge) bool { return quiet(e) && e.out()&flagFailed == 0 }
 
 // checkLiveness asks all questions.
 func (g *graph) checkLiveness(t *testing.T, x *explorer) {
@@ -103,14 +103,14 @@ func (g *graph) liveness(x *explorer) (string, int32) {
 	if at := g.stuck(); at >= 0 {
 		return "L1: nothing more happens by itself, and it is neither what is wanted nor a failure that says why", at
 	}
-	if at := g.cycle(func(from int32, e *edge) bool { return g.fortunate(from, e) }, func(*edge) bool { return true }); at >= 0 {
+	if at := g.cycle(func(from int32, e edge) bool { return g.fortunate(from, e) }, func(edge) bool { return true }); at >= 0 {
 		return "L2: though nothing fails and nobody asks, it never comes to rest", at
 	}
-	spawns := func(e *edge) bool { return e.out&flagSpawned != 0 }
-	if at := g.cycle(func(_ int32, e *edge) bool { return quiet(e) && e.out&flagBackoff == 0 }, spawns); at >= 0 {
+	spawns := func(e edge) bool { return e.out()&flagSpawned != 0 }
+	if at := g.cycle(func(_ int32, e edge) bool { return quiet(e) && e.out()&flagBackoff == 0 }, spawns); at >= 0 {
 		return "L3: processes are spawned again and again without a pause", at
 	}
-	slow := func(from int32, e *edge) bool { return quiet(e) && g.marks[from]&markSaturated == 0 }
+	slow := func(from int32, e edge) bool { return quiet(e) && g.marks[from]&markSaturated == 0 }
 	if at := g.cycle(slow, spawns); at >= 0 && x.cfg.pauses {
 		return "L4: processes are spawned again and again and the pauses do not grow", at
 	}
@@ -121,7 +121,7 @@ func (g *graph) liveness(x *explorer) (string, int32) {
 }
 
 // fortunate: of what can happen, nothing fails, unless there is nothing else.
-func (g *graph) fortunate(from int32, e *edge) bool {
+func (g *graph) fortunate(from int32, e edge) bool {
 	if lucky(e) {
 		return true
 	}
@@ -129,7 +129,7 @@ func (g *graph) fortunate(from int32, e *edge) bool {
 		return false
 	}
 	for _, o := range g.out(from) {
-		if lucky(&o) {
+		if lucky(o) {
 			return false
 		}
 	}
@@ -142,7 +142,7 @@ func (g *graph) stuck() int32 {
 	for at := range g.parent {
 		moves := false
 		for _, e := range g.out(int32(at)) {
-			moves = moves || quiet(&e)
+			moves = moves || quiet(e)
 		}
 		if !moves && g.marks[at]&(markSettled|markNear) != markSettled|markNear {
 			return int32(at)
@@ -170,9 +170,9 @@ func (g *graph) strays() int32 {
 			return at
 		}
 		for _, e := range g.out(at) {
-			if e.out&(flagFailed|flagCrashed) == 0 && (quiet(&e) || e.out&flagGentle != 0) && !seen[e.to] {
-				seen[e.to] = true
-				todo = append(todo, e.to)
+			if e.out()&(flagFailed|flagCrashed) == 0 && (quiet(e) || e.out()&flagGentle != 0) && !seen[e.to()] {
+				seen[e.to()] = true
+				todo = append(todo, e.to())
 			}
 		}
 	}
@@ -181,11 +181,11 @@ func (g *graph) strays() int32 {
 
 // cycle finds a state on a cycle of edges that pass use, at least one of which
 // passes bad (Tarjan's components, without recursion).
-func (g *graph) cycle(use func(from int32, e *edge) bool, bad func(*edge) bool) int32 {
+func (g *graph) cycle(use func(from int32, e edge) bool, bad func(edge) bool) int32 {
 	comp := g.components(use)
 	for at := range g.parent {
 		for _, e := range g.out(int32(at)) {
-			if comp[at] == comp[e.to] && use(int32(at), &e) && bad(&e) {
+			if comp[at] == comp[e.to()] && use(int32(at), e) && bad(e) {
 				return int32(at)
 			}
 		}
@@ -195,7 +195,7 @@ func (g *graph) cycle(use func(from int32, e *edge) bool, bad func(*edge) bool) 
 
 // components numbers the strongly connected components over the edges that pass
 // use.
-func (g *graph) components(use func(from int32, e *edge) bool) []int32 {
+func (g *graph) components(use func(from int32, e edge) bool) []int32 {
 	n := len(g.parent)
 	comp, low, num := make([]int32, n), make([]int32, n), make([]int32, n)
 	for i := range comp {
@@ -219,14 +219,14 @@ func (g *graph) components(use func(from int32, e *edge) bool) []int32 {
 				stack = append(stack, at)
 			}
 			if f.next < g.first[at+1] {
-				e := &g.edges[f.next]
+				e := g.edges[f.next]
 				f.next++
 				switch {
 				case !use(at, e):
-				case num[e.to] == 0:
-					calls = append(calls, frame{e.to, g.first[e.to]})
-				case comp[e.to] < 0:
-					low[at] = min(low[at], num[e.to])
+				case num[e.to()] == 0:
+					calls = append(calls, frame{e.to(), g.first[e.to()]})
+				case comp[e.to()] < 0:
+					low[at] = min(low[at], num[e.to()])
 				}
 				continue
 			}

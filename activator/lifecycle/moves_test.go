@@ -151,7 +151,8 @@ func (x *explorer) asks(w *world, out []move) []move {
 		if c.asks&askRestart != 0 {
 			ask(Event{Kind: RestartAsked})
 		}
-		if c.asks&askRetry != 0 && (w.s.DownHeld || w.s.Held != 0 || w.s.Deferred != 0 || w.s.Cur.Stage == Serving) {
+		held := w.s.DownHeld || w.s.Held != 0 && w.s.Held == w.s.Desired.Rev
+		if c.asks&askRetry != 0 && (held || w.s.Deferred != 0 || w.s.Cur.Stage == Serving) {
 			ask(Event{Kind: RestartAsked, Retry: true})
 		}
 	}
@@ -188,8 +189,23 @@ func (x *explorer) asks(w *world, out []move) []move {
 	return out
 }
 
-// take makes m happen in w for the choices of the script.
+// take makes m happen in w for the choices of the script, and after it the answers
+// of what was carried out at once, before which the mailbox takes nothing else.
 func (x *explorer) take(w *world, m *move) {
+	x.happen(w, m)
+	for n := 0; n < maxAnswers && !x.whole && x.broken == nil && x.answersNext(w); n++ {
+		out := x.out
+		x.happen(w, &move{kind: moveLocal})
+		x.out |= out
+	}
+	if !x.whole {
+		w.forget(&x.cfg)
+	}
+	w.rename()
+}
+
+// happen is one step of the core, of its environment, or of both.
+func (x *explorer) happen(w *world, m *move) {
 	x.out, x.broken = 0, nil
 	x.rollout.leave(w)
 	if m.fails {
@@ -219,8 +235,6 @@ func (x *explorer) take(w *world, m *move) {
 	if x.broken == nil {
 		x.checkWorld(w)
 	}
-	w.forget(x.cfg.pauses)
-	w.rename()
 }
 
 func (x *explorer) dies(w *world, g *worldGen) {

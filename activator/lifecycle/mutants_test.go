@@ -225,7 +225,7 @@ func switchMutants() []mutant {
 			}),
 		},
 		{
-			name: "believes a report that was not recorded", config: "overlap", caught: []string{"I1"},
+			name: "believes a report that was not recorded", config: "overlap", caught: []string{"I1"}, alone: true,
 			step: ahead(func(_ *State, e *Event) {
 				if e.Kind == ReportDone {
 					e.Result = OK
@@ -321,7 +321,7 @@ func endMutants() []mutant {
 			}),
 		},
 		{
-			name: "starts again after a failed hold", config: "hold", caught: []string{"I7"},
+			name: "starts again after a failed hold", config: "hold", caught: []string{"I7"}, alone: true,
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == WakeAsked || e.Kind == StopDone {
 					s.WakeWanted = s.WakeWanted || s.DownHeld
