@@ -60,7 +60,7 @@ func WriteBoth(fd uintptr, a, b []byte) (int, error) {
 // Peek is recv(2) of one byte that stays where it is.
 func Peek(fd uintptr, b *[1]byte) (int, error) {
 	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1,
+		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1,
 			unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:

@@ -18,7 +18,7 @@ func TestAnEntryAllocatesNothing(t *testing.T) {
 			for range 20 {
 				l.Write(e)
 			}
-			for l.waiting.Load() != 0 {
+			for l.queue.waiting() != 0 {
 				runtime.Gosched()
 			}
 		}

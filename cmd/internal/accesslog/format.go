@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"encoding/binary"
 	"strconv"
 	"time"
 	"unicode"
@@ -28,48 +29,60 @@ import (
 // sent another status than the one logged), cache (hit, miss, stale, bypass),
 // cause (why the request did not end as it should) and reason (why the app was
 // not there).
-func appendJSON(b []byte, e *edge.Entry) []byte {
+func appendJSON(b []byte, e *edge.Entry, s *stamp) []byte {
 	b = append(b, `{"time":"`...)
-	b = appendTime(b, e.Time.UTC())
+	b = appendTime(b, e.Time, s)
 	b = append(b, '"')
-	b = optional(b, "app", e.App)
-	b = text(b, "client", e.Client)
-	b = text(b, "method", e.Method)
-	b = text(b, "host", e.Host)
-	b = text(b, "target", e.Target)
+	b = optional(b, `,"app":"`, e.App)
+	b = text(b, `,"client":"`, e.Client)
+	b = text(b, `,"method":"`, e.Method)
+	b = text(b, `,"host":"`, e.Host)
+	b = text(b, `,"target":"`, e.Target)
 	b = append(b, `,"protocol":"HTTP/1.`...)
 	b = strconv.AppendUint(b, uint64(e.Minor), 10)
-	b = append(b, '"')
 	status := statusOf(e)
-	b = integer(b, "status", int64(status))
+	b = integer(b, `","status":`, int64(status))
 	if sent := e.Result.Status; sent != status && sent != 0 {
-		b = integer(b, "sent_status", int64(sent))
+		b = integer(b, `,"sent_status":`, int64(sent))
 	}
-	b = integer(b, "bytes_in", e.Result.BytesIn)
-	b = integer(b, "bytes_out", e.Result.BytesOut)
-	b = milliseconds(b, "duration_ms", e.Duration)
-	b = milliseconds(b, "parked_ms", e.Parked)
+	b = integer(b, `,"bytes_in":`, e.Result.BytesIn)
+	b = integer(b, `,"bytes_out":`, e.Result.BytesOut)
+	b = milliseconds(b, `,"duration_ms":`, e.Duration)
+	b = milliseconds(b, `,"parked_ms":`, e.Parked)
 	if e.Cache != edge.CacheOff {
-		b = optional(b, "cache", e.Cache.String())
+		b = optional(b, `,"cache":"`, e.Cache.String())
 	}
-	b = integer(b, "revision", int64(e.Revision))
-	b = integer(b, "generation", int64(e.Generation))
-	b = optional(b, "build", e.Build)
-	b = integer(b, "retries", int64(e.Retries))
-	b = text(b, "id", e.ID)
-	b = optional(b, "ending", e.Result.Ending.String())
+	b = integer(b, `,"revision":`, int64(e.Revision))
+	b = integer(b, `,"generation":`, int64(e.Generation))
+	b = optional(b, `,"build":"`, e.Build)
+	b = integer(b, `,"retries":`, int64(e.Retries))
+	b = text(b, `,"id":"`, e.ID)
+	b = optional(b, `,"ending":"`, e.Result.Ending.String())
 	if e.Result.Cause != edge.CauseNone {
-		b = optional(b, "cause", e.Result.Cause.String())
+		b = optional(b, `,"cause":"`, e.Result.Cause.String())
 	}
-	b = optional(b, "reason", e.Reason)
+	b = optional(b, `,"reason":"`, e.Reason)
 	return append(b, '}', '\n')
 }
 
-// appendTime appends a UTC time with microseconds. The layout without them is one
-// that package time writes without reading it first.
-func appendTime(b []byte, t time.Time) []byte {
-	b = t.AppendFormat(b, time.RFC3339)
-	b = append(b[:len(b)-1], '.')
+// stamp is the last second that was written, as text: most lines of a busy log
+// fall into the same one. Each has one layout.
+type stamp struct {
+	second int64
+	text   []byte
+}
+
+// of returns t without what is less than a second.
+func (s *stamp) of(t time.Time, layout string) []byte {
+	if second := t.Unix(); second != s.second || len(s.text) == 0 {
+		s.second, s.text = second, t.AppendFormat(s.text[:0], layout)
+	}
+	return s.text
+}
+
+// appendTime appends a time in UTC with microseconds.
+func appendTime(b []byte, t time.Time, s *stamp) []byte {
+	b = append(b, s.of(t.UTC(), "2006-01-02T15:04:05.")...)
 	micros := t.Nanosecond() / 1000
 	for unit := 100000; unit > 0; unit /= 10 {
 		b = append(b, byte('0'+micros/unit%10))
@@ -93,15 +106,14 @@ func statusOf(e *edge.Entry) int {
 
 // appendCombined appends e in the combined log format, in local time. A field
 // that is not known is "-".
-func appendCombined(b []byte, e *edge.Entry) []byte {
+func appendCombined(b []byte, e *edge.Entry, s *stamp) []byte {
 	if plainToken(e.Client) {
 		b = append(b, e.Client...)
 	} else {
 		b = append(b, '-')
 	}
 	b = append(b, " - - "...)
-	b = e.Time.Local().AppendFormat(b, "[02/Jan/2006:15:04:05 -0700]")
-	b = append(b, ` "`...)
+	b = append(b, s.of(e.Time.Local(), `[02/Jan/2006:15:04:05 -0700] "`)...)
 	if len(e.Method) == 0 {
 		b = append(b, '-')
 	} else {
@@ -153,25 +165,20 @@ func plainToken(s []byte) bool {
 	return len(s) > 0
 }
 
-func key(b []byte, name string) []byte {
-	b = append(b, ',', '"')
-	b = append(b, name...)
-	return append(b, '"', ':')
-}
-
-func text(b []byte, name string, s []byte) []byte {
-	b = append(key(b, name), '"')
+// text appends a string after its key, which brings the opening quote.
+func text(b []byte, key string, s []byte) []byte {
+	b = append(b, key...)
 	b = escape(b, s, escapeJSON)
 	return append(b, '"')
 }
 
 // optional is text, but nothing if s is empty. A string that needs no escape,
 // as all but a reason do, is not copied on the way.
-func optional(b []byte, name, s string) []byte {
+func optional(b []byte, key, s string) []byte {
 	if s == "" {
 		return b
 	}
-	b = append(key(b, name), '"')
+	b = append(b, key...)
 	start := len(b)
 	b = append(b, s...)
 	if clean(b[start:]) < len(s) {
@@ -180,14 +187,14 @@ func optional(b []byte, name, s string) []byte {
 	return append(b, '"')
 }
 
-func integer(b []byte, name string, n int64) []byte {
-	return strconv.AppendInt(key(b, name), n, 10)
+func integer(b []byte, key string, n int64) []byte {
+	return strconv.AppendInt(append(b, key...), n, 10)
 }
 
 // milliseconds has three decimals: a microsecond counts.
-func milliseconds(b []byte, name string, d time.Duration) []byte {
+func milliseconds(b []byte, key string, d time.Duration) []byte {
 	micros := max(0, d.Microseconds())
-	b = strconv.AppendInt(key(b, name), micros/1000, 10)
+	b = integer(b, key, micros/1000)
 	rest := micros % 1000
 	return append(b, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
 }
@@ -196,6 +203,10 @@ func milliseconds(b []byte, name string, d time.Duration) []byte {
 // are: UTF-8 that prints, without quote and backslash.
 func clean(s []byte) int {
 	for i := 0; i < len(s); {
+		if i+8 <= len(s) && plain(binary.LittleEndian.Uint64(s[i:])) {
+			i += 8
+			continue
+		}
 		if c := s[i]; c < utf8.RuneSelf {
 			if c < ' ' || c == '"' || c == '\\' || c == 0x7f {
 				return i
@@ -210,6 +221,16 @@ func clean(s []byte) int {
 		i += n
 	}
 	return len(s)
+}
+
+// plain says whether eight bytes are all clean and ASCII. Of x, a byte below n
+// sets the high bit of (x-n)&^x, at least the lowest such byte does.
+func plain(x uint64) bool {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	control := (x - ' '*each) &^ x
+	quote, slash, del := x^'"'*each, x^'\\'*each, x^0x7f*each
+	quote, slash, del = (quote-each)&^quote, (slash-each)&^slash, (del-each)&^del
+	return (x|control|quote|slash|del)&high == 0
 }
 
 // escape appends s; what is not clean goes through one, a character at a time.

@@ -32,6 +32,10 @@ func with(change func(*edge.Entry)) *edge.Entry {
 	return e
 }
 
+func jsonLine(e *edge.Entry) []byte { return appendJSON(nil, e, new(stamp)) }
+
+func combinedLine(e *edge.Entry) []byte { return appendCombined(nil, e, new(stamp)) }
+
 // head is the fields of a request.
 type head map[string]string
 
@@ -47,14 +51,14 @@ func (h head) Each(string, func([]byte) bool) {}
 func TestTheCombinedFormatHasReferrerAndUserAgentAndNoOtherField(t *testing.T) {
 	fields := head{"user-agent": `Browser "1\2"`, "authorization": "secret", "cookie": "secret", "referer": strings.Repeat("r", 5000)}
 	e := with(func(e *edge.Entry) { e.Header = fields })
-	line := string(appendCombined(nil, e))
+	line := string(combinedLine(e))
 	if want := ` "` + strings.Repeat("r", 1024) + `" "Browser \"1\\2\""` + "\n"; !strings.HasSuffix(line, want) {
 		t.Errorf("%s does not end with %s", line, want)
 	}
-	if all := line + string(appendJSON(nil, e)); strings.Contains(all, "secret") {
+	if all := line + string(jsonLine(e)); strings.Contains(all, "secret") {
 		t.Errorf("a secret is logged: %s", all)
 	}
-	if line := string(appendJSON(nil, e)); strings.Contains(line, "rrr") || strings.Contains(line, "Browser") {
+	if line := string(jsonLine(e)); strings.Contains(line, "rrr") || strings.Contains(line, "Browser") {
 		t.Errorf("JSON has fields: %s", line)
 	}
 }
@@ -99,11 +103,11 @@ func TestALineHasWhatIsKnownOfTheRequest(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := string(appendJSON(nil, tc.entry)); got != tc.json+"\n" {
+			if got := string(jsonLine(tc.entry)); got != tc.json+"\n" {
 				t.Errorf("json\n%swant\n%s", got, tc.json)
 			}
 			tc.entry.Time = tc.entry.Time.In(time.UTC)
-			got := string(appendCombined(nil, tc.entry))
+			got := string(combinedLine(tc.entry))
 			if zone := tc.entry.Time.Local().Format("[02/Jan/2006:15:04:05 -0700]"); !strings.Contains(got, zone) {
 				t.Errorf("no %s in %s", zone, got)
 			} else if got = strings.Replace(got, zone, tc.entry.Time.Format("[02/Jan/2006:15:04:05 -0700]"), 1); got != tc.combined+"\n" {
@@ -126,7 +130,7 @@ func TestTheStatusOfAClientThatLeftIs499(t *testing.T) {
 		{"the app broke off, nothing sent", edge.Result{Ending: edge.Failed, Cause: edge.CauseAborted}, []string{`"status":502,"bytes_in"`, `"ending":"failed","cause":"upstream-aborted"`}},
 		{"the app broke off within the body", edge.Result{Ending: edge.Failed, Cause: edge.CauseAborted, Status: 200}, []string{`"status":200,"bytes_in"`}},
 	} {
-		got := string(appendJSON(nil, with(func(e *edge.Entry) { e.Result = tc.result })))
+		got := string(jsonLine(with(func(e *edge.Entry) { e.Result = tc.result })))
 		for _, part := range tc.want {
 			if !strings.Contains(got, part) {
 				t.Errorf("%s: no %s in %s", tc.name, part, got)
@@ -160,7 +164,7 @@ func TestACombinedLineKeepsItsFieldsApart(t *testing.T) {
 		e.Client = []byte(`1.2.3.4 "- -`)
 		e.Target = []byte(`/" 200 1 "x`)
 	})
-	got := string(appendCombined(nil, e))
+	got := string(combinedLine(e))
 	if !strings.HasPrefix(got, "- - - [") || !strings.Contains(got, `"GET /\" 200 1 \"x HTTP/1.1" 200 1234`) {
 		t.Error(got)
 	}
@@ -178,8 +182,8 @@ func TestAnyBytesMakeOneLineThatPrints(t *testing.T) {
 			e.Client, e.Method, e.Host = someBytes("client"), someBytes("method"), someBytes("host")
 			e.Target, e.ID, e.Reason, e.App = someBytes("target"), someBytes("id"), string(someBytes("reason")), string(someBytes("app"))
 		})
-		line := appendJSON(nil, e)
-		for _, l := range [][]byte{line, appendCombined(nil, e)} {
+		line := jsonLine(e)
+		for _, l := range [][]byte{line, combinedLine(e)} {
 			if bytes.IndexByte(l, '\n') != len(l)-1 || !utf8.Valid(l) || bytes.ContainsFunc(l[:len(l)-1], func(r rune) bool { return !unicode.IsPrint(r) }) {
 				rt.Fatalf("not one line that prints: %q", l)
 			}
@@ -197,10 +201,24 @@ func TestAnyBytesMakeOneLineThatPrints(t *testing.T) {
 	})
 }
 
+func TestALineHasItsOwnSecond(t *testing.T) {
+	at := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
+	var utc, local stamp
+	for _, later := range []time.Duration{0, time.Millisecond, time.Second, -time.Hour, 24 * time.Hour, 0} {
+		e := with(func(e *edge.Entry) { e.Time = at.Add(later) })
+		if got, want := string(appendJSON(nil, e, &utc)), string(jsonLine(e)); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if got, want := string(appendCombined(nil, e, &local)), string(combinedLine(e)); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 func TestTimesHaveMicroseconds(t *testing.T) {
 	for _, nanos := range []int{0, 1, 999, 1000, 120_000_000, 999_999_999} {
 		at := time.Date(2026, 2, 3, 4, 5, 6, nanos, time.UTC)
-		if got, want := string(appendTime(nil, at)), at.Format("2006-01-02T15:04:05.000000Z"); got != want {
+		if got, want := string(appendTime(nil, at, new(stamp))), at.Format("2006-01-02T15:04:05.000000Z"); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

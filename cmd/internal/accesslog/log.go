@@ -70,12 +70,11 @@ const (
 type Log struct {
 	path   string // empty: it cannot be opened again
 	tell   *slog.Logger
-	format func([]byte, *edge.Entry) []byte
+	format func([]byte, *edge.Entry, *stamp) []byte
 
 	pool    sync.Pool // of *line
 	queue   queue
 	wake    chan struct{} // holds a token when the writer should take what is in queue
-	waiting atomic.Int64  // bytes of the lines in queue
 	dropped atomic.Uint64
 	failure atomic.Pointer[error] // of the last write that failed since the last report
 	alarm   chan struct{}         // holds a token when there is something to report
@@ -90,7 +89,10 @@ type Log struct {
 }
 
 // line is where one entry is formatted.
-type line struct{ text []byte }
+type line struct {
+	text []byte
+	when stamp
+}
 
 // queue is what waits for the writer. Lines come as bytes behind each other, so
 // that a busy log wakes nobody for a line: the writer comes by itself.
@@ -108,15 +110,23 @@ type queue struct {
 // come at once.
 func (q *queue) put(text []byte) (ok, wake bool) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	if q.lines >= q.most || len(q.text)+len(text) > maxWaiting {
+		q.mu.Unlock()
 		return false, false
 	}
 	q.text = append(q.text, text...)
 	q.lines++
 	wake = !q.told && (q.alert || len(q.text) >= fullBatch || 2*q.lines >= q.most)
 	q.told = q.told || wake
+	q.mu.Unlock()
 	return true, wake
+}
+
+// waiting is how many bytes are in the queue.
+func (q *queue) waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.text)
 }
 
 // take empties the queue into empty. If there is nothing, the next line wakes
@@ -199,9 +209,7 @@ func (l *Log) Write(e *edge.Entry) {
 		return
 	}
 	n := l.pool.Get().(*line)
-	n.text = l.format(n.text[:0], e)
-	size := int64(len(n.text))
-	l.waiting.Add(size)
+	n.text = l.format(n.text[:0], e, &n.when)
 	ok, wake := l.queue.put(n.text)
 	if cap(n.text) <= maxPooled {
 		l.pool.Put(n)
@@ -213,7 +221,6 @@ func (l *Log) Write(e *edge.Entry) {
 		}
 	}
 	if !ok {
-		l.waiting.Add(-size)
 		l.drop(1)
 	}
 }

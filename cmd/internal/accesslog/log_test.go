@@ -206,20 +206,20 @@ func TestTheBytesThatWaitAreBounded(t *testing.T) {
 		for range 20 {
 			l.Write(big)
 		}
-		if got := l.waiting.Load(); got > maxWaiting || l.Dropped() != 5 {
+		if got := l.queue.waiting(); got > maxWaiting || l.Dropped() != 5 {
 			t.Errorf("%d bytes wait, %d lines dropped", got, l.Dropped())
 		}
 		close(d.hang)
 		closeLog(t, l)
-		if got := targets(t, d.content()); len(got) != 16 || l.waiting.Load() != 0 {
-			t.Errorf("%d lines, %d bytes wait", len(got), l.waiting.Load())
+		if got := targets(t, d.content()); len(got) != 16 || l.queue.waiting() != 0 {
+			t.Errorf("%d lines, %d bytes wait", len(got), l.queue.waiting())
 		}
 	})
 }
 
 func TestLinesAfterAFullDiskBeginANewLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		line := len(appendJSON(nil, number(0)))
+		line := len(jsonLine(number(0)))
 		d := &disk{room: line + line/2}
 		l := newTestLog(t, d, Options{})
 		write := func(from, to int) {
@@ -319,7 +319,7 @@ func readFile(t *testing.T, path string) string {
 func TestReopenGoesOverToANewFileAndLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path, old := filepath.Join(dir, "access.log"), filepath.Join(dir, "access.log.1")
-	if err := os.WriteFile(path, appendJSON(nil, number(0)), 0o600); err != nil {
+	if err := os.WriteFile(path, jsonLine(number(0)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l, err := Open(path, Options{})
@@ -400,7 +400,7 @@ func TestReopenOfAWriterDoesNothing(t *testing.T) {
 	}
 	l.Write(entry())
 	closeLog(t, l)
-	if got := d.content(); got != string(appendCombined(nil, entry())) {
+	if got := d.content(); got != string(combinedLine(entry())) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -443,7 +443,7 @@ func BenchmarkWrite(b *testing.B) {
 			b.RunParallel(func(p *testing.PB) {
 				e := entry()
 				for p.Next() {
-					for l.waiting.Load() > maxWaiting/64 {
+					for l.queue.waiting() > maxWaiting/64 {
 						runtime.Gosched() // measure what is written, not what is dropped
 					}
 					l.Write(e)

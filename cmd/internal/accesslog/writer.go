@@ -89,7 +89,6 @@ func (w *writer) take() {
 		empty = nil
 	}
 	text, lines := w.l.queue.take(empty)
-	w.l.waiting.Add(-int64(len(text)))
 	w.batch, w.lines = text, uint64(lines)
 }
 
