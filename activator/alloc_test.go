@@ -65,6 +65,18 @@ func (nobody) CloseStreams(string, uint64, time.Duration) {}
 func (nobody) Cut(string, uint64)                         {}
 func (nobody) Activity(string) Activity                   { return Activity{} }
 
+// sleepers are n apps as a file could describe them.
+func sleepers(n int) []App {
+	apps := make([]App, n)
+	for i := range apps {
+		apps[i] = App{
+			Name: fmt.Sprintf("app-%06d", i), FileValue: "artifact ./app", Process: Process{Listen: ListenPort},
+			Policy: Policy{Health: Health{Path: "/", Timeout: 30 * time.Second}, IdleTimeout: 15 * time.Minute},
+		}
+	}
+	return apps
+}
+
 // house is an activator with n apps that sleep, and the heap before it was made.
 func house(b *testing.B, n int) (a *Activator, before uint64) {
 	b.Helper()
@@ -82,13 +94,7 @@ func house(b *testing.B, n int) (a *Activator, before uint64) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	apps := make([]App, n)
-	for i := range apps {
-		apps[i] = App{
-			Name: fmt.Sprintf("app-%06d", i), FileValue: "artifact ./app", Process: Process{Listen: ListenPort},
-			Policy: Policy{Health: Health{Path: "/", Timeout: 30 * time.Second}, IdleTimeout: 15 * time.Minute},
-		}
-	}
+	apps := sleepers(n)
 	mem := store.NewMemory()
 	before = heap()
 	b.StartTimer()

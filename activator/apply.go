@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"time"
 
@@ -40,15 +41,17 @@ func (a *Activator) Apply(ctx context.Context, apps []App) (Changes, error) {
 			return Changes{}, err
 		}
 	}
-	staged, err := a.stageAll(ctx, apps)
-	if err != nil {
-		return Changes{}, err
-	}
-	pending, err := a.commitFile(apps, staged)
-	if err != nil {
-		return Changes{}, err
-	}
 	var ch Changes
+	open, settled := a.split(apps)
+	ch.Unchanged = settled
+	staged, err := a.stageAll(ctx, open)
+	if err != nil {
+		return Changes{}, err
+	}
+	pending, err := a.commitFile(open, staged)
+	if err != nil {
+		return Changes{}, err
+	}
 	for _, p := range pending {
 		var changed bool
 		p.r.box.call(func() { changed = p.r.configure(p) })
@@ -67,6 +70,33 @@ func (a *Activator) Apply(ctx context.Context, apps []App) (Changes, error) {
 	}
 	a.collect()
 	return ch, err
+}
+
+// split tells the apps of which the file may ask for something from those of which
+// it said the same before, and no record has changed since: a reload has nothing to
+// do with them, however many there are.
+func (a *Activator) split(apps []App) (open []App, settled []string) {
+	for _, s := range apps {
+		a.mu.RLock()
+		r, same := a.apps[s.Name], false
+		a.mu.RUnlock()
+		if r != nil {
+			r.box.call(func() { same = r.settled(s) })
+		}
+		if same {
+			settled = append(settled, s.Name)
+		} else {
+			open = append(open, s)
+		}
+	}
+	return open, settled
+}
+
+// settled says that the file asks for nothing: what it says was applied to the
+// record as it is.
+func (r *runner) settled(s App) bool {
+	s.Artifact = "" // it is staged when the file's value is another
+	return r.applied != 0 && r.applied == r.version && !r.unsure && reflect.DeepEqual(r.spec, s)
 }
 
 // stageAll stages the artifacts that the file names for the first time, each once
@@ -163,7 +193,7 @@ func (a *Activator) commitFile(apps []App, staged map[string]artifact.Build) ([]
 	err := a.loadNew(all)
 	if err == nil {
 		var recs []store.App
-		recs, err = a.commits.UpdateAll(names, func(rec *store.App) error { return byName[rec.Name].update(rec, a.now()) })
+		recs, err = a.commits.UpdateAll(names, func(rec *store.App) (bool, error) { return byName[rec.Name].update(rec, a.now()), nil })
 		for i := range recs {
 			all[i].rec = recs[i]
 		}
@@ -198,15 +228,15 @@ func (a *Activator) loadNew(all []*pending) error {
 	return nil
 }
 
-// update runs in the transaction, on the record of the app.
-func (p *pending) update(rec *store.App, now time.Time) error {
+// update runs in the transaction, on the record of the app, and says whether it has
+// changed that.
+func (p *pending) update(rec *store.App, now time.Time) bool {
 	rel, wanted := p.spec.release(rec, p.build)
-	if p.committed = wanted; !wanted {
-		return nil
+	if p.committed = wanted; wanted {
+		appendRelease(rec, &rel, p.r.floor, now)
+		rec.FileValue, rec.Removed = p.spec.FileValue, false
 	}
-	appendRelease(rec, &rel, p.r.floor, now)
-	rec.FileValue, rec.Removed = p.spec.FileValue, false
-	return nil
+	return wanted
 }
 
 // configure applies what the file says of one app, which has been committed. It
@@ -216,7 +246,7 @@ func (r *runner) configure(p *pending) (changed bool) {
 	r.spec = p.spec
 	if p.rec.Version >= r.version { // else somebody has changed it since
 		rec := p.rec
-		r.record, r.version = &rec, rec.Version
+		r.record, r.version, r.applied = &rec, rec.Version, rec.Version
 	}
 	if p.committed {
 		r.act.depot.Unpin(p.build.Digest)
@@ -353,8 +383,12 @@ func (a *Activator) forgetApp(r *runner) {
 // rollback would go back to.
 const keptBuilds = 5
 
-// collect removes builds that nothing refers to any more.
+// collect removes builds that nothing refers to any more. It reads all records, if
+// there are more builds than would be kept in any case.
 func (a *Activator) collect() {
+	if few, err := a.depot.Few(keptBuilds); err == nil && few {
+		return
+	}
 	keep := map[string]bool{}
 	names, err := a.commits.Apps()
 	for _, name := range names {

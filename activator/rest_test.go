@@ -3,6 +3,7 @@ package activator
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -133,5 +134,50 @@ func TestAnAppThatWasWokenAndPutToSleepKeepsNothingThatTheRecordTells(t *testing
 		if asleep.Last.Attempt == 0 || !asleep.Last.At.Equal(awake.Last.At) || asleep.Last.Outcome != "done" {
 			t.Errorf("awake its last attempt was %+v, asleep %+v", awake.Last, asleep.Last)
 		}
+	})
+}
+
+// lookedAt notes the records that a reload looks at.
+type lookedAt struct {
+	store.Commits
+	names []string
+}
+
+func (l *lookedAt) UpdateAll(apps []string, fn func(*store.App) (bool, error)) ([]store.App, error) {
+	l.names = append(l.names, apps...)
+	return l.Commits.UpdateAll(apps, fn)
+}
+
+func TestAReloadLooksAtTheRecordsOfWhatChangedOnly(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		apps := []App{r.app("v1"), r.app("v1"), r.app("v1")}
+		apps[1].Name, apps[2].Name = "other", "third"
+		r.apply(apps...)
+		seen := &lookedAt{Commits: r.act.commits}
+		r.act.commits = seen
+		reload := func(when string, changed, looked []string) {
+			t.Helper()
+			seen.names = nil
+			ch := r.apply(apps...)
+			if !slices.Equal(ch.Changed, changed) || len(ch.Changed)+len(ch.Unchanged) != len(apps) || !slices.Equal(seen.names, looked) {
+				t.Errorf("%s: changes %+v, looked at %q", when, ch, seen.names)
+			}
+		}
+		reload("nothing changed", nil, nil)
+		apps[1].Policy.IdleTimeout = time.Minute
+		reload("a policy", []string{"other"}, []string{"other"})
+		apps[2].Process.Env = map[string]string{"A": "b"}
+		reload("a process", []string{"third"}, []string{"third"})
+		settle(time.Minute)
+		reload("after its outcome was recorded", nil, []string{"third"})
+		r.get("v1")
+		r.wantOp(r.deploy("v2"), OpDone)
+		settle(time.Minute)
+		reload("after a deploy", nil, []string{"hello"})
+		reload("once more", nil, nil)
+		apps[0].Artifact, apps[0].FileValue = r.shop.artifact(t, "v3"), "file:v3"
+		reload("an artifact", []string{"hello"}, []string{"hello"})
+		settle(time.Minute)
+		r.get("v3")
 	})
 }

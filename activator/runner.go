@@ -18,6 +18,7 @@ type runner struct {
 
 	spec    App    // as last applied
 	version uint64 // of the record as last seen
+	applied uint64 // version of the record that spec was applied to
 	floor   uint64 // no new revision is at or below it: generations of them were found
 
 	state   lifecycle.State

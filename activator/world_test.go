@@ -664,7 +664,7 @@ func (c commits) Update(app string, v uint64, fn func(*store.App) error) (store.
 	return a, err
 }
 
-func (c commits) UpdateAll(apps []string, fn func(*store.App) error) ([]store.App, error) {
+func (c commits) UpdateAll(apps []string, fn func(*store.App) (bool, error)) ([]store.App, error) {
 	if c.l.gone() {
 		return nil, store.ErrClosed
 	}

@@ -37,6 +37,15 @@ func (d *Depot) Collect(keep func(digest string) bool, keepLast int) error {
 	return errors.Join(errs...)
 }
 
+// Few says that Collect has nothing to do, whatever is referred to: there are no more
+// builds than it keeps in any case, and no pin that a reference could take over.
+func (d *Depot) Few(keepLast int) (bool, error) {
+	staged, err := d.list()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return err == nil && len(staged) <= keepLast && len(d.pinned) == 0, err
+}
+
 // list returns the digests of all builds, the one staged last first.
 func (d *Depot) list() ([]string, error) {
 	entries, err := os.ReadDir(d.dir)

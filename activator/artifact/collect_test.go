@@ -55,6 +55,25 @@ func TestCollectKeepsTheLastAndTheReferenced(t *testing.T) {
 	}
 }
 
+func TestFewBuildsNeedNoLookAtWhatIsReferredTo(t *testing.T) {
+	d, _ := openDepot(t)
+	digests := stageN(t, d, 3)
+	for last, want := range []bool{false, false, false, true, true} {
+		if few, err := d.Few(last); err != nil || few != want {
+			t.Errorf("three builds are few beside the last %d: %v (%v)", last, few, err)
+		}
+	}
+	_, err := d.Stage(t.Context(), node(t))
+	must(t, err)
+	if few, err := d.Few(9); err != nil || few {
+		t.Errorf("a pin is not seen (%v)", err)
+	}
+	must(t, d.Collect(func(string) bool { return true }, 9))
+	if few, err := d.Few(9); err != nil || !few || have(t, d, digests) != "012" {
+		t.Errorf("a pin that a reference took over counts (%v)", err)
+	}
+}
+
 func TestStagingABuildAgainMakesItTheLast(t *testing.T) {
 	d, _ := openDepot(t)
 	digests := stageN(t, d, 4)

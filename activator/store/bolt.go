@@ -95,7 +95,7 @@ func (b *Bolt) Update(app string, ifVersion uint64, fn func(*App) error) (a App,
 }
 
 // UpdateAll implements Commits.
-func (b *Bolt) UpdateAll(apps []string, fn func(*App) error) (all []App, err error) {
+func (b *Bolt) UpdateAll(apps []string, fn func(*App) (bool, error)) (all []App, err error) {
 	var own error // of changeAll: passed on as it is
 	err = b.write(fmt.Sprintf("commit %d apps", len(apps)), func(tx *bbolt.Tx) error {
 		floor, err := getNumber(tx, keyFloor)

@@ -149,7 +149,7 @@ func (s *memoryState) update(app string, ifVersion uint64, fn func(*App) error) 
 }
 
 // UpdateAll implements Commits.
-func (m *Memory) UpdateAll(apps []string, fn func(*App) error) ([]App, error) {
+func (m *Memory) UpdateAll(apps []string, fn func(*App) (bool, error)) ([]App, error) {
 	if m.isClosed() {
 		return nil, ErrClosed
 	}
@@ -163,7 +163,7 @@ func (m *Memory) UpdateAll(apps []string, fn func(*App) error) ([]App, error) {
 	return all, nil
 }
 
-func (s *memoryState) updateAll(apps []string, fn func(*App) error, ask func() error) (wrote bool, all []App, err error) {
+func (s *memoryState) updateAll(apps []string, fn func(*App) (bool, error), ask func() error) (wrote bool, all []App, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all, writes, err := changeAll(apps, func(name string) []byte { return s.records[name] }, s.floor, fn)

@@ -56,32 +56,27 @@ type write struct {
 	data []byte
 }
 
-// changeAll is change for several records; those that fn leaves as they were are
-// not among the writes.
-func changeAll(names []string, old func(name string) []byte, floor uint64, fn func(*App) error) (all []App, writes []write, err error) {
+// changeAll is change for several records; those that fn has not changed are not
+// among the writes.
+func changeAll(names []string, old func(name string) []byte, floor uint64, fn func(*App) (bool, error)) (all []App, writes []write, err error) {
 	for _, name := range names {
 		a, err := decodeApp(name, old(name))
 		if err != nil {
 			return nil, nil, err
 		}
-		before, err := json.Marshal(a)
-		if err == nil {
-			err = fn(&a)
-		}
+		left := a
+		changed, err := fn(&left)
 		if err != nil {
 			return nil, nil, err
 		}
-		after, err := json.Marshal(a)
-		if err != nil {
-			return nil, nil, fmt.Errorf("encode record of app %s (%w): %w", name, err, ErrInvalid)
-		}
-		if !bytes.Equal(before, after) {
-			left := a
+		if changed {
 			var data []byte
 			if a, data, err = change(name, old(name), floor, 0, func(rec *App) error { *rec = left; return nil }); err != nil {
 				return nil, nil, err
 			}
-			writes = append(writes, write{name, data})
+			if data != nil {
+				writes = append(writes, write{name, data})
+			}
 		}
 		all = append(all, a)
 	}

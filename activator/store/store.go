@@ -38,11 +38,11 @@ type Commits interface {
 	Update(app string, ifVersion uint64, fn func(*App) error) (App, error)
 
 	// UpdateAll is Update for several records at any version: fn runs on each of
-	// them, in the order given, and one synced transaction commits what it leaves
-	// in all of them, or nothing if one cannot be committed. A record that fn
-	// leaves as it was keeps its version; if that is so for all, nothing is
-	// written. It returns the records as committed, in that order.
-	UpdateAll(apps []string, fn func(*App) error) ([]App, error)
+	// them, in the order given, and one synced transaction commits those that it
+	// says it has changed, or nothing if one cannot be committed. The others keep
+	// their version, and fn must have left them as they were; if that is so for
+	// all, nothing is written. It returns the records as committed, in that order.
+	UpdateAll(apps []string, fn func(*App) (changed bool, err error)) ([]App, error)
 
 	// Delete removes the record of app and its receipts in one synced
 	// transaction: ErrNotFound if there is none, ErrConflict as for Update.

@@ -221,12 +221,12 @@ func together(t *testing.T, s Opened) {
 	update(t, s.Commits, "a", release)
 	update(t, s.Commits, "b", release)
 	refused := errors.New("refused")
-	_, err := s.UpdateAll([]string{"a", "c", "b"}, func(a *store.App) error {
+	_, err := s.UpdateAll([]string{"a", "c", "b"}, func(a *store.App) (bool, error) {
 		if a.Name == "b" {
-			return refused
+			return true, refused
 		}
 		a.Restarts++
-		return nil
+		return true, nil
 	})
 	wantErr(t, err, refused)
 	for _, name := range []string{"a", "b"} {
@@ -239,11 +239,12 @@ func together(t *testing.T, s Opened) {
 	if _, err := s.Get("c"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("after an error of the last: %v", err)
 	}
-	all, err := s.UpdateAll([]string{"a", "c", "b"}, func(a *store.App) error {
-		if a.Name != "b" { // which stays as it is
-			a.Restarts++
+	all, err := s.UpdateAll([]string{"a", "c", "b", "d"}, func(a *store.App) (bool, error) {
+		if a.Name != "a" && a.Name != "c" { // b stays as it is, and d empty
+			return a.Name == "d", nil
 		}
-		return nil
+		a.Restarts++
+		return true, nil
 	})
 	must(t, err)
 	s = s.Reopen(t)
@@ -253,6 +254,9 @@ func together(t *testing.T, s Opened) {
 		if a.Version != want.Version || a.Restarts != want.Restarts || all[i].Version != a.Version || all[i].Name != a.Name {
 			t.Errorf("%s is %+v, and was answered %+v", want.Name, a, all[i])
 		}
+	}
+	if a, err := s.Get("d"); !errors.Is(err, store.ErrNotFound) || len(all) != 4 || all[3].Name != "d" || all[3].Version != 0 {
+		t.Errorf("an empty record was made: %+v (%v)", a, err)
 	}
 	must(t, s.Close())
 }
@@ -423,7 +427,7 @@ func fenced(t *testing.T, s Opened) {
 	<-s.Fenced()
 	_, err := s.Update("web", 0, release)
 	wantErr(t, err, store.ErrFenced)
-	_, err = s.UpdateAll([]string{"web"}, release)
+	_, err = s.UpdateAll([]string{"web"}, func(a *store.App) (bool, error) { return true, release(a) })
 	wantErr(t, err, store.ErrFenced)
 	wantErr(t, s.Delete("web", 0), store.ErrFenced)
 	_, err = s.Generations(1)
