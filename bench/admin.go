@@ -10,6 +10,9 @@ type Admin interface {
 	Deploy(ctx context.Context, app, artifact, mode string) error
 	Restart(ctx context.Context, app, mode string) error
 	Sleep(ctx context.Context, app string) error
+	// Retired returns when nothing is left of the generation that the last change
+	// has moved the app away from.
+	Retired(ctx context.Context, app string) error
 	Status(ctx context.Context, app string) (State, error)
 }
 
@@ -21,7 +24,6 @@ type State struct {
 	Phase      string // asleep, waking, awake, swapping, holding, down or paused
 	Generation uint64 // current generation; 0 = none
 	Parked     int    // requests that wait for the app now
-	Others     int    // generations that live beside the current one
 	PID        int    // of the current generation's first process; 0 = none
 }
 

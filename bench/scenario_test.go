@@ -88,6 +88,9 @@ func (u *fakeUsher) Sleep(context.Context, string) error {
 	return nil
 }
 
+// Retired: the old generation takes as long to leave as the new one to come.
+func (u *fakeUsher) Retired(ctx context.Context, _ string) error { return pause(ctx, u.boot) }
+
 func (u *fakeUsher) Status(context.Context, string) (State, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

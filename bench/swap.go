@@ -81,7 +81,7 @@ func (s *swapping) round(ctx context.Context, round int) error {
 	change := &Change{From: before.Generation}
 	first := len(s.windows)
 	swap := func() error { return s.swap(ctx, run, watch, change) }
-	beside := func() error { return s.beside(ctx, run, watch) }
+	beside := func() error { return s.beside(ctx, run) }
 	steps := []func() error{swap}
 	switch {
 	case s.plan.Twin == nil:
@@ -135,11 +135,10 @@ func (s *swapping) add(part account, change *Change, round, first int) {
 	}
 }
 
-// window takes usher's CPU time around what f does. The status is looked at in
-// windows of both kinds, so that it costs both the same.
-func (s *swapping) window(ctx context.Context, run *Run, watch *watcher, w *Window, f func() error) error {
+// window takes usher's CPU time around what f does. Nothing but that is asked of
+// usher meanwhile: a look at the status costs it more than many requests.
+func (s *swapping) window(run *Run, w *Window, f func() error) error {
 	w.StartMS = milliseconds(run.elapsed())
-	defer watch.start(ctx, compareEvery)()
 	from, err := s.cpu()
 	if err != nil {
 		return err
@@ -167,28 +166,38 @@ func (s *swapping) swap(ctx context.Context, run *Run, watch *watcher, change *C
 		return change.perform(ctx, run, s.plan, watch)
 	}
 	w := Window{Kind: WindowSwap}
-	return s.window(ctx, run, watch, &w, func() error {
+	return s.window(run, &w, func() error {
 		began := time.Now()
 		if err := change.perform(ctx, run, s.plan, watch); err != nil {
 			return err
 		}
 		w.SwitchMS = milliseconds(run.elapsed())
 		s.switched = time.Since(began)
-		if err := watch.alone(ctx, change.To, s.plan.Limit); err != nil {
-			return fmt.Errorf("swap %s: %w", s.plan.App, err)
+		if err := s.retired(ctx); err != nil {
+			return fmt.Errorf("swap %s: the old generation is not gone: %w", s.plan.App, err)
 		}
 		s.gone = time.Since(began)
 		return nil
 	})
 }
 
+// retired waits until nothing of the old generation is left.
+func (s *swapping) retired(ctx context.Context) error {
+	if s.admin == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.plan.Limit)
+	defer cancel()
+	return s.admin.Retired(ctx, s.plan.App)
+}
+
 // beside starts the same process beside the app and ends it, in the times that
 // the last swap took.
-func (s *swapping) beside(ctx context.Context, run *Run, watch *watcher) error {
+func (s *swapping) beside(ctx context.Context, run *Run) error {
 	run.Begin(PhaseBeside, "")
 	defer run.Begin(PhaseAfter, "")
 	w := Window{Kind: WindowBeside}
-	return s.window(ctx, run, watch, &w, func() error {
+	return s.window(run, &w, func() error {
 		began := time.Now()
 		companion, err := s.plan.Twin.Start(ctx)
 		if err != nil {
@@ -212,7 +221,7 @@ func (c *Change) perform(ctx context.Context, run *Run, plan SwapPlan, watch *wa
 	run.Begin(PhaseDuring, plan.label("swap starts"))
 	stopWatching := func() {}
 	if plan.Swaps == 0 {
-		stopWatching = watch.start(ctx, watchEvery)
+		stopWatching = watch.start(ctx)
 	}
 	limited, cancel := context.WithTimeout(ctx, plan.Limit)
 	err := plan.Change(limited, run)
@@ -249,18 +258,13 @@ func endLabel(err error) string {
 	return "swap reported"
 }
 
-// How often a watcher looks at the status. Where CPU time is compared, seldom:
-// a look costs more than many requests.
-const (
-	watchEvery   = 10 * time.Millisecond
-	compareEvery = 100 * time.Millisecond
-)
+// watchEvery is how often a watcher looks at the status.
+const watchEvery = 10 * time.Millisecond
 
 // watcher looks at an app's status while something happens to it.
 type watcher struct {
 	admin Admin // nil: nothing to look at
 	app   string
-	seen  atomic.Pointer[State] // by the last look
 	// The most parked requests and the looks that failed, so far.
 	parked   atomic.Int64
 	problems atomic.Int64
@@ -273,35 +277,18 @@ func (w *watcher) status(ctx context.Context) (State, error) {
 	return w.admin.Status(ctx, w.app)
 }
 
-// alone waits until a look of the one that was started finds no generation but
-// to, or a newer one.
-func (w *watcher) alone(ctx context.Context, to uint64, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for w.admin != nil {
-		if seen := w.seen.Load(); seen != nil && seen.Generation >= to && seen.Others == 0 {
-			return nil
-		}
-		if err := pause(ctx, watchEvery); err != nil {
-			return fmt.Errorf("the old generation is not gone after %s: %w", limit, err)
-		}
-	}
-	return nil
-}
-
 // start begins looking; the function it returns ends that and waits for it.
-func (w *watcher) start(ctx context.Context, every time.Duration) (stop func()) {
+func (w *watcher) start(ctx context.Context) (stop func()) {
 	if w.admin == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		for pause(ctx, every) == nil {
+		for pause(ctx, watchEvery) == nil {
 			state, err := w.admin.Status(ctx, w.app)
 			switch {
 			case err == nil:
-				w.seen.Store(&state)
 				w.parked.Store(max(w.parked.Load(), int64(state.Parked)))
 			case ctx.Err() == nil:
 				w.problems.Add(1)

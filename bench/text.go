@@ -74,7 +74,7 @@ func (p *Pinned) lines(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if p.P99 != nil || p.CPU != nil {
 		fmt.Fprintf(b, "\n%s, each with a window beside it in which the same process was started and nothing switched\n", count(p.Swaps, "swap"))
-		fmt.Fprintln(t, "\ttwo generations\tstarted beside\tratio\tbounds\tspread\tbar\t\t")
+		fmt.Fprintln(t, "\ttwo generations\tstarted beside\tratio\tbounds\tsingle pairs\tbar\t\t")
 	}
 	for _, row := range []struct {
 		name string
@@ -86,6 +86,9 @@ func (p *Pinned) lines(b *strings.Builder) {
 		}
 	}
 	_ = t.Flush() // the writer below is memory
+	if lag := p.Lag; lag != nil {
+		fmt.Fprintf(b, "of these latencies the load tool's own share was, at p99, %s ms and %s ms\n", ms(lag.Swap), ms(lag.Beside))
+	}
 	if price := p.SwapCPUMS; price != nil {
 		fmt.Fprintf(b, "of its CPU time usher spent %s ms on a swap itself, bounds %s\n", ms(price.Median), price.Bounds())
 	}

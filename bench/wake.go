@@ -89,7 +89,7 @@ func wakeOnce(ctx context.Context, admin Admin, plan WakePlan, total *account) (
 		return WakeRound{}, err
 	}
 	watch := &watcher{admin: admin, app: plan.App}
-	stopWatching := watch.start(ctx, watchEvery)
+	stopWatching := watch.start(ctx)
 	defer stopWatching()
 	run, err := startSchedule(ctx, total.load, make([]time.Duration, plan.Burst))
 	if err != nil {

@@ -1,6 +1,9 @@
 package bench
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/usher-edge/usher/bench/stats"
@@ -43,15 +46,27 @@ type Pinned struct {
 	// SwapCPUMS is usher's CPU time in a swap window beyond what as many requests
 	// cost it in the window beside: the price of one swap, however long its window.
 	SwapCPUMS *stats.Spread `json:"swap_cpu_ms,omitempty"`
+	// Lag is how late the load tool itself was in both kinds of windows, p99 in ms:
+	// its own share of the latencies.
+	Lag *Lag `json:"lag,omitempty"`
 	// Hold: how long requests were parked.
 	Hold *HoldPin `json:"hold,omitempty"`
 }
 
-// Pin is a ratio with its bar. Swap and Beside are the figures of all windows of
-// a kind together, ms or µs; the ratio is of pairs.
-type Pin struct {
+// Lag compares the load tool's own share of latencies, ms.
+type Lag struct {
 	Swap   float64 `json:"swap"`
 	Beside float64 `json:"beside"`
+}
+
+// Pin is a ratio with its bar. Swap and Beside are the figures of all windows of
+// a kind together, ms or µs, and the ratio is one by the other: a window has a few
+// hundred requests, so the p99 of one is little more than its slowest request.
+// Bounds draw pairs of windows, and the spread is that of single pairs.
+type Pin struct {
+	Swap     float64 `json:"swap"`
+	Beside   float64 `json:"beside"`
+	Requests int     `json:"requests"` // of the swap windows
 	stats.Spread
 	Bar     float64       `json:"bar"`
 	Verdict stats.Verdict `json:"verdict"`
@@ -116,66 +131,151 @@ func (w *Window) measure(a *account, hold bool) []entry {
 
 // pin compares the windows of an account.
 func (a *account) pin(windows []Window, hold bool) *Pinned {
-	all := map[string][]entry{}
-	cpu := map[string]time.Duration{}
-	rounds := map[string]map[int]*Window{WindowSwap: {}, WindowBeside: {}}
-	p := &Pinned{}
+	swaps, besides := map[int]*side{}, map[int]*side{}
+	var parked []entry
 	for i := range windows {
 		w := &windows[i]
-		all[w.Kind] = append(all[w.Kind], w.measure(a, hold)...)
-		cpu[w.Kind] += w.cpu
-		rounds[w.Kind][w.Round] = w
+		own := w.measure(a, hold)
+		if w.Kind == WindowSwap {
+			parked = append(parked, own...)
+			swaps[w.Round] = newSide(w, own)
+		} else {
+			besides[w.Round] = newSide(w, own)
+		}
 	}
-	p.Swaps = len(rounds[WindowSwap])
+	p := &Pinned{Swaps: len(swaps)}
 	if hold {
-		p.Hold = pinHold(summarise(all[WindowSwap]), rounds[WindowSwap])
+		p.Hold = pinHold(summarise(parked), swaps)
 		return p
 	}
-	pooled := func(kind string) (p99, micros float64) {
-		n := len(all[kind])
-		return summarise(all[kind]).Latency.P99MS, float64(cpu[kind].Nanoseconds()) / 1000 / float64(max(n, 1))
+	pairs := pair(swaps, besides)
+	p.P99 = pairs.pin(barP99, pooledP99((*side).latency))
+	p.CPU = pairs.pin(barCPU, pooledCPU)
+	if p.P99 != nil {
+		lag, once := pooledP99((*side).lag), slices.Repeat([]int{1}, len(pairs.swaps))
+		p.Lag = &Lag{Swap: lag(pairs.swaps)(once), Beside: lag(pairs.besides)(once)}
 	}
-	swapP99, swapCPU := pooled(WindowSwap)
-	besideP99, besideCPU := pooled(WindowBeside)
-	p.P99 = newPin(swapP99, besideP99, barP99, pairs(rounds, func(w *Window) float64 { return w.P99MS }))
-	p.CPU = newPin(swapCPU, besideCPU, barCPU, pairs(rounds, func(w *Window) float64 { return w.CPUMicros }))
 	if p.CPU != nil {
-		price := stats.Of(prices(rounds))
+		price := stats.Of(prices(pairs))
 		p.SwapCPUMS = &price
 	}
 	return p
 }
 
-func newPin(swap, beside, bar float64, ratios []float64) *Pin {
-	if len(ratios) == 0 {
+// side is one window of a pair.
+type side struct {
+	*Window
+	own []entry // none that was cut
+}
+
+func newSide(w *Window, own []entry) *side {
+	return &side{w, slices.DeleteFunc(slices.Clone(own), func(e entry) bool { return e.kind == Cut })}
+}
+
+func (s *side) latency(i int) time.Duration { return s.own[i].latency() }
+func (s *side) lag(i int) time.Duration     { return s.own[i].taken - s.own[i].free }
+
+// pairing holds the rounds whose both windows have requests.
+type pairing struct{ swaps, besides []*side }
+
+func pair(swaps, besides map[int]*side) (p pairing) {
+	for _, round := range slices.Sorted(maps.Keys(swaps)) {
+		s, b := swaps[round], besides[round]
+		if b != nil && len(s.own) > 0 && len(b.own) > 0 {
+			p.swaps, p.besides = append(p.swaps, s), append(p.besides, b)
+		}
+	}
+	return p
+}
+
+// pooling makes a figure of windows of one kind together: it gets how often each
+// of them is to count.
+type pooling func([]*side) func(times []int) float64
+
+// pin is nil if there is nothing to compare.
+func (p pairing) pin(bar float64, figure pooling) *Pin {
+	n := len(p.swaps)
+	swap, beside := figure(p.swaps), figure(p.besides)
+	ratio := func(times []int) float64 { return swap(times) / beside(times) }
+	once := slices.Repeat([]int{1}, n)
+	if n == 0 || beside(once) == 0 {
 		return nil
 	}
-	pin := &Pin{Swap: swap, Beside: beside, Spread: stats.Of(ratios), Bar: bar}
+	pin := &Pin{Swap: swap(once), Beside: beside(once), Spread: stats.Resampled(n, ratio), Bar: bar}
+	pin.Least, pin.Most = p.singles(ratio)
+	for _, s := range p.swaps {
+		pin.Requests += s.Requests
+	}
 	pin.Verdict = pin.Against(bar)
 	return pin
 }
 
-// pairs are the ratios of rounds whose both windows have the figure.
-func pairs(rounds map[string]map[int]*Window, figure func(*Window) float64) (ratios []float64) {
-	for round, swap := range rounds[WindowSwap] {
-		if beside := rounds[WindowBeside][round]; beside != nil && figure(beside) > 0 && figure(swap) > 0 {
-			ratios = append(ratios, figure(swap)/figure(beside))
+// singles are the least and the most that the ratio is in single pairs.
+func (p pairing) singles(ratio func(times []int) float64) (least, most float64) {
+	times := make([]int, len(p.swaps))
+	for i := range times {
+		clear(times)
+		times[i] = 1
+		r := ratio(times)
+		if i == 0 {
+			least, most = r, r
+		}
+		least, most = min(least, r), max(most, r)
+	}
+	return least, most
+}
+
+// pooledP99 is the 99th percentile of that of all requests, ms.
+func pooledP99(of func(s *side, i int) time.Duration) pooling {
+	type slow struct {
+		took time.Duration
+		side int
+	}
+	return func(sides []*side) func(times []int) float64 {
+		var all []slow // slowest first
+		for i, s := range sides {
+			for k := range s.own {
+				all = append(all, slow{of(s, k), i})
+			}
+		}
+		slices.SortFunc(all, func(a, b slow) int { return cmp.Compare(b.took, a.took) })
+		return func(times []int) float64 {
+			total, beyond := 0, 0
+			for i, s := range sides {
+				total += times[i] * len(s.own)
+			}
+			for _, s := range all {
+				if beyond += times[s.side]; 100*beyond > total {
+					return milliseconds(s.took)
+				}
+			}
+			return 0
 		}
 	}
-	return ratios
+}
+
+// pooledCPU is usher's CPU time per request, µs.
+func pooledCPU(sides []*side) func(times []int) float64 {
+	return func(times []int) float64 {
+		var cpu time.Duration
+		requests := 0
+		for i, s := range sides {
+			cpu += time.Duration(times[i]) * s.cpu
+			requests += times[i] * s.Requests
+		}
+		return float64(cpu.Nanoseconds()) / 1000 / float64(max(requests, 1))
+	}
 }
 
 // prices are what the swaps cost beyond their requests, ms of CPU time.
-func prices(rounds map[string]map[int]*Window) (all []float64) {
-	for round, swap := range rounds[WindowSwap] {
-		if beside := rounds[WindowBeside][round]; beside != nil && beside.CPUMicros > 0 {
-			all = append(all, milliseconds(swap.cpu)-beside.CPUMicros*float64(swap.Requests)/1000)
-		}
+func prices(p pairing) (all []float64) {
+	for i, swap := range p.swaps {
+		all = append(all, milliseconds(swap.cpu)-p.besides[i].CPUMicros*float64(swap.Requests)/1000)
 	}
 	return all
 }
 
-func pinHold(parked Summary, rounds map[int]*Window) *HoldPin {
+func pinHold(parked Summary, rounds map[int]*side) *HoldPin {
 	var perSwap, stops, starts, beyond []float64
 	for _, w := range rounds {
 		stops, starts = append(stops, w.OwnStopMS), append(starts, w.OwnStartMS)

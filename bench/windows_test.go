@@ -18,7 +18,7 @@ func evenAccount(n int, f func(ms int) time.Duration) account {
 	a := account{elapsed: time.Duration(n) * time.Millisecond}
 	for i := range n {
 		at := time.Duration(i) * time.Millisecond
-		a.entries = append(a.entries, entry{due: at, record: record{kind: Served, status: 200, taken: at, ended: at + f(i)}})
+		a.entries = append(a.entries, entry{due: at, record: record{kind: Served, status: 200, free: at, taken: at, ended: at + f(i)}})
 	}
 	return a
 }
@@ -66,6 +66,41 @@ func TestAnOverlapIsPinnedByPairsOfWindows(t *testing.T) {
 	r := Result{Pinned: p}
 	if r.Missed() != 2 {
 		t.Errorf("%d missed", r.Missed())
+	}
+}
+
+// A window is too short for a p99 of its own: it would be its slowest request.
+func TestTheSlowestRequestsOfOneWindowDecideNothing(t *testing.T) {
+	slow := map[int]bool{10: true, 11: true} // two of the hundred of one window, of the five hundred of all
+	a := evenAccount(2000, func(ms int) time.Duration {
+		if slow[ms] {
+			return time.Second
+		}
+		return 2 * time.Millisecond
+	})
+	for i := range a.entries[:50] {
+		a.entries[i].taken += 7 * time.Millisecond // the load tool was late
+	}
+	var windows []Window
+	for round := range 5 {
+		at := float64(round * 400)
+		windows = append(windows, windowOf(WindowSwap, round+1, at, at+100, 0), windowOf(WindowBeside, round+1, at+200, at+300, 0))
+	}
+	windows = append(windows, windowOf(WindowSwap, 6, 0, 100, 0)) // its pair was cut short
+	p := a.pin(windows, false)
+	if p.P99 == nil || p.P99.Median != 1 || p.P99.Verdict != stats.Met || p.P99.Most < 100 || p.P99.Requests != 500 {
+		t.Errorf("p99 %+v", p.P99)
+	}
+	if p.CPU != nil || p.Lag == nil || *p.Lag != (Lag{Swap: 7, Beside: 0}) {
+		t.Errorf("CPU %+v, lag %+v", p.CPU, p.Lag)
+	}
+	for i := range a.entries {
+		if i%50 < 2 { // now in every window
+			a.entries[i].ended = a.entries[i].due + time.Second
+		}
+	}
+	if p := a.pin(windows, false); p.P99.Swap < 999 || p.P99.Beside < 999 {
+		t.Errorf("p99 %+v", p.P99)
 	}
 }
 

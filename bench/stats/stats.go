@@ -5,13 +5,14 @@ package stats
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 )
 
 // Spread is a median and how sure one may be of it.
 type Spread struct {
-	Median float64 `json:"median"`
+	Median float64 `json:"median"` // of Resampled: the figure itself
 	// Low and High are the confidence bounds of the median by order statistics,
 	// which asks nothing of the distribution. With few rounds they are the
 	// smallest and the largest value, and Confidence says what that is worth.
@@ -42,6 +43,41 @@ func Of(values []float64) Spread {
 		Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Low: sorted[k], High: sorted[n-1-k],
 		Confidence: confidence(n, k), Least: sorted[0], Most: sorted[n-1], Of: n,
 	}
+}
+
+// resamples is how often Resampled draws. More do not move its bounds by what
+// they are printed with.
+const resamples = 2000
+
+// Resampled is a figure of n rounds together, such as a percentile of all their
+// requests, that cannot be had of each round and averaged. figure gets how often
+// each round is to count. Its bounds are those of the bootstrap: rounds are drawn
+// with replacement, n of them, again and again, and the figure taken of each draw.
+// What was measured in one round stays together, so a slow moment of the machine
+// is one piece of evidence however many requests it caught. Equal rounds make
+// equal bounds. Least and Most are left to the caller.
+func Resampled(n int, figure func(times []int) float64) Spread {
+	if n == 0 {
+		return Spread{}
+	}
+	times := make([]int, n)
+	for i := range times {
+		times[i] = 1
+	}
+	s := Spread{Median: figure(times), Of: n, Confidence: min(wanted, confidence(n, 0))}
+	random := rand.New(rand.NewPCG(uint64(n), resamples))
+	drawn := make([]float64, resamples)
+	for d := range drawn {
+		clear(times)
+		for range n {
+			times[random.IntN(n)]++
+		}
+		drawn[d] = figure(times)
+	}
+	slices.Sort(drawn)
+	tail := (1 - wanted) / 2
+	s.Low, s.High = drawn[int(tail*resamples)], drawn[int((1-tail)*resamples)-1]
+	return s
 }
 
 // confidence is the probability that the median of what n values were drawn

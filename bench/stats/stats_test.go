@@ -57,6 +57,56 @@ func TestBoundsHoldTheMedianAsOftenAsTheySay(t *testing.T) {
 	}
 }
 
+// mean is a figure of rounds together.
+func mean(values []float64) func(times []int) float64 {
+	return func(times []int) float64 {
+		sum, n := 0.0, 0
+		for i, v := range values {
+			sum += float64(times[i]) * v
+			n += times[i]
+		}
+		return sum / float64(n)
+	}
+}
+
+func TestResampledBoundsHoldTheFigureAboutAsOftenAsTheySay(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{12, 30} {
+		const trials = 400
+		inside := 0
+		for range trials {
+			values := make([]float64, n)
+			for i := range values {
+				values[i] = random.NormFloat64()
+			}
+			if s := Resampled(n, mean(values)); s.Low <= 0 && 0 <= s.High {
+				inside++
+			}
+		}
+		// The bootstrap is known to be a little narrow with few rounds.
+		if got := float64(inside) / trials; got < 0.88 || got > 0.98 {
+			t.Errorf("%d rounds: bounds of 0.95 hold the figure in %.3f of all trials", n, got)
+		}
+	}
+}
+
+func TestResampledIsTheFigureOfAllAndNothingIsMissedByFewRounds(t *testing.T) {
+	s := Resampled(6, mean([]float64{1, 2, 3, 4, 5, 9}))
+	if s.Median != 4 || s.Of != 6 || s.Low <= 1 || s.Low >= 4 || s.High <= 4 || s.High >= 9 || s.Confidence != 0.95 {
+		t.Errorf("of six: %+v", s)
+	}
+	if again := Resampled(6, mean([]float64{1, 2, 3, 4, 5, 9})); again != s {
+		t.Errorf("the same rounds: %+v, then %+v", s, again)
+	}
+	four := Resampled(4, mean([]float64{2, 2, 2, 2}))
+	if four.Low != 2 || four.Confidence != 0.875 || four.Against(1) != Unclear {
+		t.Errorf("of four: %+v, %s", four, four.Against(1))
+	}
+	if none := Resampled(0, nil); none != (Spread{}) {
+		t.Errorf("of none: %+v", none)
+	}
+}
+
 func TestABarIsMissedOnlyIfTheLowerBoundIsBeyondIt(t *testing.T) {
 	for _, tc := range []struct {
 		values []float64

@@ -191,6 +191,7 @@ type operator struct {
 	client *client.Client
 	limit  time.Duration // of one change
 	sleeps int
+	last   string // operation
 }
 
 var _ bench.Admin = (*operator)(nil)
@@ -210,8 +211,19 @@ func (o *operator) Deploy(ctx context.Context, app, artifact, mode string) error
 func (o *operator) Restart(ctx context.Context, app, _ string) error {
 	p := o.pending(o.cli, "restart", app)
 	return p.carry(ctx, func(ctx context.Context, ch admin.Change) (admin.Operation, error) {
-		return o.client.Restart(ctx, admin.RestartRequest{Change: ch})
+		op, err := o.client.Restart(ctx, admin.RestartRequest{Change: ch})
+		o.last = op.ID
+		return op, err
 	})
+}
+
+// Retired implements bench.Admin, of restarts.
+func (o *operator) Retired(ctx context.Context, _ string) error {
+	if o.last == "" {
+		return nil
+	}
+	_, err := o.client.Follow(ctx, o.last, true, client.Watcher{})
+	return err
 }
 
 // Sleep implements bench.Admin. It returns when the app is asleep.
@@ -239,10 +251,5 @@ func (o *operator) wake(ctx context.Context, app string) error {
 func (o *operator) Status(ctx context.Context, app string) (bench.State, error) {
 	a, err := o.client.App(ctx, app)
 	state := bench.State{Phase: string(a.State), Generation: a.Generation, Parked: int(a.Parked), PID: a.PID}
-	for _, g := range a.Generations {
-		if g.Number != a.Generation {
-			state.Others++
-		}
-	}
 	return state, err
 }
