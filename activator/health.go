@@ -18,21 +18,27 @@ import (
 
 // The pace of health checks: pauses grow with the time that the app takes. But
 // whoever is parked waits for the pause as well, so as long as somebody is they
-// stay short while nobody listens: a refused connection costs next to nothing,
-// while an app that answers, but not well, has work of every try. One try may
-// take long (an app that compiles on its first request), so it has a generous
-// bound of its own.
+// are shorter and stay short while nobody listens: a refused connection costs next
+// to nothing, while an app that answers, but not well, has work of every try. One
+// try may take long (an app that compiles on its first request), so it has a
+// generous bound of its own.
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 250 * time.Millisecond
 	pauseShare = 4 // a pause is this part of the time so far
-	oneTry     = 10 * time.Second
+
+	// While requests are parked and nobody listens.
+	firstAwaited = 2 * time.Millisecond
+	lastAwaited  = firstPause
+	awaitedShare = 8
+
+	oneTry = 10 * time.Second
 )
 
 // pauseAfter is the pause after a try that ended that long after the first began.
 func pauseAfter(r probeResult, sofar time.Duration, awaited bool) time.Duration {
 	if r.absent && awaited {
-		return firstPause
+		return min(max(sofar/awaitedShare, firstAwaited), lastAwaited)
 	}
 	return min(max(sofar/pauseShare, firstPause), lastPause)
 }
