@@ -149,9 +149,9 @@ func TestWhatReachesTheClient(t *testing.T) {
 			"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + added + "\r\n",
 		},
 		{
-			"chunks keep their borders, extensions go, trailers stay", "9112 7.1", gateGet(""),
+			"chunks that came together are one, extensions go, trailers stay", "9112 7.1", gateGet(""),
 			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n3;a=b\r\nabc\r\n0002\r\nde\r\n0\r\nX-T: v\r\nx-u: w\r\n\r\n",
-			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n" + added + "\r\n3\r\nabc\r\n2\r\nde\r\n0\r\nX-T: v\r\nx-u: w\r\n\r\n",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n" + added + "\r\n5\r\nabcde\r\n0\r\nX-T: v\r\nx-u: w\r\n\r\n",
 		},
 		{
 			"chunked to HTTP/1.0 ends with the connection, trailers go", "9112 6.1", "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",

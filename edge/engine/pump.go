@@ -41,6 +41,7 @@ type pump struct {
 	bufs  net.Buffers
 	vec   [3][]byte
 	size  [20]byte
+	tail  []byte
 }
 
 func (c *conn) startPump() {
@@ -158,7 +159,7 @@ func (p *pump) move(buf []byte) edge.Cause {
 			return edge.CauseBodyTimeout
 		}
 		for used := 0; used < n; {
-			data, k, done, err := m.body.Next(buf[used:n])
+			data, k, done, err := m.body.Gather(buf[used:n])
 			if err != nil {
 				return edge.CauseBadRequest
 			}
@@ -216,27 +217,27 @@ func (p *pump) pass(data []byte, done bool) (ok, late bool) {
 	return ok, p.c.bodyClock.rest().late()
 }
 
-// write passes a piece of body on in the framing that the app was told.
+// write passes a piece of body on, with one write, in the framing that the app was
+// told.
 func (p *pump) write(data []byte, done bool) bool {
 	if p.c.mem.req.Length != http1.Chunked {
 		_, err := p.up.Write(data)
 		return err == nil
 	}
-	pieces := p.vec[:0]
+	p.bufs, p.tail = p.vec[:0], p.tail[:0]
 	if len(data) > 0 {
-		pieces = append(pieces, http1.AppendChunkSize(p.size[:0], len(data)), data, p.c.srv.text.crlf)
-	}
-	if len(pieces) > 0 {
-		p.bufs = net.Buffers(pieces)
-		if _, err := p.up.WriteBuffers(&p.bufs); err != nil {
-			return false
-		}
+		p.bufs = append(p.bufs, http1.AppendChunkSize(p.size[:0], len(data)), data)
+		p.tail = append(p.tail, '\r', '\n')
 	}
 	if done {
-		_, err := p.up.Write(http1.AppendLastChunk(nil, p.c.requestTrailer(p.cfg)))
-		return err == nil
+		p.tail = http1.AppendLastChunk(p.tail, p.c.requestTrailer(p.cfg))
 	}
-	return true
+	if len(p.tail) == 0 {
+		return true // nothing but framing has come
+	}
+	p.bufs = append(p.bufs, p.tail)
+	_, err := p.up.WriteBuffers(&p.bufs)
+	return err == nil
 }
 
 // stopPump ends the pump if there is one, and says what was wrong with the body.

@@ -46,7 +46,7 @@ type Server struct {
 }
 
 // texts are bytes that are written often and never changed.
-type texts struct{ via, http, crlf, goOn []byte }
+type texts struct{ via, http, goOn []byte }
 
 // New returns a Server that listens nowhere yet. It must be shut down even if
 // nothing was served.
@@ -65,7 +65,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.stock.poison = o.poison
 	s.text = texts{
-		via: []byte(o.Via), http: []byte("http"), crlf: []byte("\r\n"),
+		via: []byte(o.Via), http: []byte("http"),
 		goOn: []byte("HTTP/1.1 100 Continue\r\n\r\n"),
 	}
 	s.park, s.noPark = context.WithCancel(context.Background())

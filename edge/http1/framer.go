@@ -94,6 +94,31 @@ func (f *Framer) Next(buf []byte) (data []byte, n int, done bool, err error) {
 	return data, n, f.state == ended, nil
 }
 
+// Gather is Next for several small chunks at once: their data is moved together
+// within buf, behind that of the first, so that what came with one read can go on
+// with one write.
+func (f *Framer) Gather(buf []byte) (data []byte, n int, done bool, err error) {
+	data, n, done, err = f.Next(buf)
+	for err == nil && !done && n < len(buf) && min(f.left, int64(len(buf)-n)) <= mostMoved {
+		var more []byte
+		var k int
+		more, k, done, err = f.Next(buf[n:])
+		n += k
+		if len(data) == 0 {
+			data = more
+		} else {
+			data = append(data, more...) // buf has the room, up to where more was
+		}
+	}
+	if err != nil {
+		return nil, 0, false, err
+	}
+	return data, n, done, nil
+}
+
+// mostMoved is up to where moving a chunk costs less than a write of its own.
+const mostMoved = 8 << 10
+
 // take counts data of the current chunk.
 func (f *Framer) take(k int) {
 	f.left -= int64(k)

@@ -13,13 +13,25 @@ import (
 )
 
 // unframe runs a body through f in pieces of step bytes, as an engine would,
-// and returns the data, what is left over, and how it ended.
+// and returns the data, what is left over, and how it ended. It must not matter
+// whether the chunks of a piece are taken one by one or together.
 func unframe(f *Framer, wire []byte, step int) (data, rest []byte, done bool, err error) {
+	g := *f
+	g.section, g.fields = nil, nil
+	together, left, all, failed := unframeBy(&g, g.Gather, bytes.Clone(wire), step)
+	data, rest, done, err = unframeBy(f, f.Next, wire, step)
+	if all != done || failed != err || done && (!bytes.Equal(together, data) || !bytes.Equal(left, rest)) {
+		panic(fmt.Sprintf("%.200q in pieces of %d: together %.200q %t %v, one by one %.200q %t %v", wire, step, together, all, failed, data, done, err))
+	}
+	return data, rest, done, err
+}
+
+func unframeBy(f *Framer, next func([]byte) ([]byte, int, bool, error), wire []byte, step int) (data, rest []byte, done bool, err error) {
 	fed := 0
 	for {
 		fed = min(fed+step, len(wire))
 		for {
-			d, n, done, err := f.Next(wire[:fed])
+			d, n, done, err := next(wire[:fed])
 			if err != nil {
 				return data, nil, false, err
 			}
@@ -238,6 +250,39 @@ func TestDataPointsIntoTheBuffer(t *testing.T) {
 	}
 	if data, _, done, err = f.Next(buf[n:]); err != nil || !done || &data[0] != &buf[13] {
 		t.Fatalf("the last piece does not come with the end: %q, %t, %v", data, done, err)
+	}
+}
+
+func TestChunksThatCameTogetherAreOnePiece(t *testing.T) {
+	buf := []byte("5\r\nhello\r\n1;x=y\r\n \r\n5\r\nworld\r\n0\r\nX: y\r\n\r\nrest")
+	var f Framer
+	f.Reset(Chunked)
+	data, n, done, err := f.Gather(buf)
+	if err != nil || !done || string(data) != "hello world" || &data[0] != &buf[3] || string(buf[n:]) != "rest" {
+		t.Fatalf("%q, %q is left, %t, %v", data, buf[n:], done, err)
+	}
+	if trailer := f.Trailer(); len(trailer) != 1 || string(trailer[0].Value) != "y" {
+		t.Errorf("%q", trailer)
+	}
+	f.Reset(Chunked)
+	if data, _, done, err = f.Gather([]byte("5\r\nhello\r\nzz\r\n")); err == nil || done || data != nil {
+		t.Errorf("%q, %t, %v", data, done, err)
+	}
+}
+
+func TestLargeChunksAreNotMoved(t *testing.T) {
+	large := strings.Repeat("x", mostMoved+1)
+	buf := AppendChunk(AppendChunk(AppendChunk(nil, []byte("a")), []byte("b")), []byte(large))
+	buf = AppendLastChunk(AppendChunk(buf, []byte("c")), nil)
+	var f Framer
+	f.Reset(Chunked)
+	data, n, done, err := f.Gather(buf)
+	if string(data) != "ab" || done || err != nil {
+		t.Fatalf("%.20q, %t, %v", data, done, err)
+	}
+	first := &buf[n]
+	if data, _, done, err = f.Gather(buf[n:]); string(data) != large+"c" || &data[0] != first || !done || err != nil {
+		t.Fatalf("%.20q, %d bytes, %t, %v", data, len(data), done, err)
 	}
 }
 

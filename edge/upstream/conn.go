@@ -243,7 +243,7 @@ func (c *Conn) ReadBodySoon(limit time.Duration) (data []byte, done bool, err er
 // Piece is ReadBody as far as that reads nothing: what is here already, or
 // nothing at all.
 func (c *Conn) Piece() (data []byte, done bool, err error) {
-	data, n, done, err := c.framer.Next(c.unread())
+	data, n, done, err := c.framer.Gather(c.unread())
 	if err != nil {
 		return nil, false, c.bodyFailed(err)
 	}
