@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/upstream"
 )
 
 const (
@@ -27,7 +28,7 @@ type memory struct {
 	fwd   http1.Forward
 
 	try       attempt
-	more      *[pumpSize]byte // body of the request, following what is in in; nil: none
+	more      *[]byte // body of the request, following what is in in; nil: none
 	moreLen   int
 	continued bool // 100 Continue was sent for this request
 	vec       [3][]byte
@@ -59,12 +60,19 @@ func (m *memory) adopt(b []byte) {
 	m.w += copy(m.in[m.w:], b)
 }
 
-// stock recycles memory and pump buffers. With poison set, what is given back
-// is overwritten, so that a use after that shows up in tests.
+// stock recycles memory and the buffers of bodies and tunnels. With poison set,
+// what is given back is overwritten, so that a use after that shows up in tests.
 type stock struct {
 	poison   bool
 	memories sync.Pool
-	pumps    sync.Pool
+	bodies   *upstream.Buffers // common ones of pumpSize
+}
+
+func (s *stock) open(poison bool) {
+	s.poison, s.bodies = poison, upstream.NewBuffers(pumpSize)
+	if poison {
+		s.bodies.Spoil()
+	}
 }
 
 func (s *stock) get() *memory {
@@ -88,20 +96,6 @@ func (s *stock) put(m *memory) {
 	m.res.Reset()
 	m.fwd, m.try, m.vec, m.bufs = http1.Forward{}, attempt{}, [3][]byte{}, nil
 	s.memories.Put(m)
-}
-
-func (s *stock) getPump() *[pumpSize]byte {
-	if b, _ := s.pumps.Get().(*[pumpSize]byte); b != nil {
-		return b
-	}
-	return new([pumpSize]byte)
-}
-
-func (s *stock) putPump(b *[pumpSize]byte) {
-	if s.poison {
-		fillWith(b[:], 0xdb)
-	}
-	s.pumps.Put(b)
 }
 
 func fillWith(b []byte, c byte) {

@@ -105,3 +105,26 @@ func TestChunksThatCameTogetherGoOnTogether(t *testing.T) {
 		}
 	}
 }
+
+// A pump has a wide buffer only while its client fills a common one.
+func TestAnUploadGetsAWideBufferWhileItsClientIsFast(t *testing.T) {
+	var m memory
+	s := &Server{}
+	s.stock.open(true)
+	p := &pump{c: &conn{srv: s, mem: &m}, buf: s.stock.bodies.Get(0)}
+	m.body.Reset(1 << 20)
+	for _, step := range []struct {
+		read int
+		want bool
+	}{{0, false}, {pumpSize - 1, false}, {pumpSize, true}, {4 * pumpSize, true}, {pumpSize, true}, {pumpSize - 1, false}, {pumpSize, true}} {
+		p.fit(step.read)
+		if wide := len(*p.buf) > pumpSize; wide != step.want {
+			t.Errorf("after a read of %d: wide %t", step.read, wide)
+		}
+	}
+	p.fit(0)
+	m.body.Reset(pumpSize)
+	if p.fit(pumpSize); len(*p.buf) != pumpSize {
+		t.Error("a wide buffer for little")
+	}
+}

@@ -42,6 +42,7 @@ type pump struct {
 	vec   [3][]byte
 	size  [20]byte
 	tail  []byte
+	buf   *[]byte
 }
 
 func (c *conn) startPump() {
@@ -70,12 +71,12 @@ func (p *pump) isFinished() bool {
 }
 
 func (p *pump) run() {
-	buf := p.c.srv.stock.getPump()
 	if p.await() {
-		p.cause = p.move(buf[:])
+		p.buf = p.c.srv.stock.bodies.Get(0)
+		p.cause = p.move()
+		p.c.srv.stock.bodies.Put(p.buf)
 	}
 	p.c.bodyClock.rest()
-	p.c.srv.stock.putPump(buf)
 	if p.cause != edge.CauseNone {
 		p.up.Interrupt() // nobody should wait for the answer to half a request
 	}
@@ -146,12 +147,14 @@ func (p *pump) startAnswer() {
 }
 
 // move reads the body and writes it to the app.
-func (p *pump) move(buf []byte) edge.Cause {
+func (p *pump) move() edge.Cause {
 	c, m := p.c, p.c.mem
 	rate := rate{limit: c.door.MinBodyRate, window: c.door.BodyTimeout}
-	for {
+	for n := 0; ; {
+		p.fit(n)
 		asked := c.srv.now()
-		n, cause := p.read(buf)
+		var cause edge.Cause
+		n, cause = p.read()
 		if cause != edge.CauseNone || n == 0 {
 			return cause
 		}
@@ -159,7 +162,7 @@ func (p *pump) move(buf []byte) edge.Cause {
 			return edge.CauseBodyTimeout
 		}
 		for used := 0; used < n; {
-			data, k, done, err := m.body.Gather(buf[used:n])
+			data, k, done, err := m.body.Gather((*p.buf)[used:n])
 			if err != nil {
 				return edge.CauseBadRequest
 			}
@@ -169,7 +172,7 @@ func (p *pump) move(buf []byte) edge.Cause {
 				return edge.CauseBodyTooLarge
 			}
 			if done {
-				p.left = append(p.left, buf[used:n]...)
+				p.left = append(p.left, (*p.buf)[used:n]...)
 				p.whole.Store(true)
 			}
 			if ok, late := p.pass(data, done); late {
@@ -185,10 +188,25 @@ func (p *pump) move(buf []byte) edge.Cause {
 	}
 }
 
+// fit takes a wide buffer, if there is one, once a client has filled a common one
+// and has much to come: it sends faster than its body is passed on. A client that
+// has become slow gives it back.
+func (p *pump) fit(last int) {
+	bodies, size := p.c.srv.stock.bodies, len(*p.buf)
+	switch {
+	case last == pumpSize && size == pumpSize:
+		bodies.Put(p.buf)
+		p.buf = bodies.Get(p.c.mem.body.Ahead())
+	case last < pumpSize && size > pumpSize:
+		bodies.Put(p.buf)
+		p.buf = bodies.Get(0)
+	}
+}
+
 // read reads some of the body, and nothing beyond it where its length is known.
 // 0 and no cause means that the pump was stopped.
-func (p *pump) read(buf []byte) (int, edge.Cause) {
-	c := p.c
+func (p *pump) read() (int, edge.Cause) {
+	c, buf := p.c, *p.buf
 	if length := c.mem.req.Length; length >= 0 {
 		if left := length - c.mem.try.bytesIn - p.taken; left < int64(len(buf)) {
 			buf = buf[:left]

@@ -199,12 +199,12 @@ func (c *conn) gather() (all bool) {
 		return false
 	}
 	if m.more == nil {
-		m.more, m.moreLen = c.srv.stock.getPump(), 0
+		m.more, m.moreLen = c.srv.stock.bodies.Get(0), 0
 	}
 	if want := min(left, pumpSize); int64(m.moreLen) < want {
 		_ = c.raw.Control(func(fd uintptr) { // what fails here fails where it is waited for
 			for n := 1; n > 0 && int64(m.moreLen) < want; m.moreLen += n {
-				n, _ = rawio.Read(fd, m.more[m.moreLen:want])
+				n, _ = rawio.Read(fd, (*m.more)[m.moreLen:want])
 			}
 		})
 	}
@@ -218,13 +218,13 @@ func (m *memory) gathered() []byte {
 	if m.more == nil {
 		return nil
 	}
-	return m.more[:m.moreLen]
+	return (*m.more)[:m.moreLen]
 }
 
 // forgetGathered gives the buffer back.
 func (c *conn) forgetGathered() {
 	if m := c.mem; m.more != nil {
-		c.srv.stock.putPump(m.more)
+		c.srv.stock.bodies.Put(m.more)
 		m.more, m.moreLen = nil, 0
 	}
 }

@@ -63,7 +63,7 @@ func New(o Options) (*Server, error) {
 		opt: o, watcher: w, began: time.Now(),
 		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{},
 	}
-	s.stock.poison = o.poison
+	s.stock.open(o.poison)
 	s.text = texts{
 		via: []byte(o.Via), http: []byte("http"),
 		goOn: []byte("HTTP/1.1 100 Continue\r\n\r\n"),

@@ -106,8 +106,8 @@ func (t *tunnel) follow(f *frames, b []byte, by edge.Parting) {
 func (t *tunnel) carryIn() {
 	defer close(t.upDone)
 	m := t.c.mem
-	buf := t.c.srv.stock.getPump()
-	defer t.c.srv.stock.putPump(buf)
+	buf := t.c.srv.stock.bodies.Get(0)
+	defer t.c.srv.stock.bodies.Put(buf)
 	pending := m.unread()
 	m.r = m.w
 	for {
@@ -118,12 +118,12 @@ func (t *tunnel) carryIn() {
 			}
 			t.in += int64(len(pending))
 		}
-		n, err := t.c.nc.Read(buf[:])
+		n, err := t.c.nc.Read(*buf)
 		if err != nil {
 			t.inEnded(err)
 			return
 		}
-		pending = buf[:n]
+		pending = (*buf)[:n]
 	}
 }
 
@@ -147,16 +147,16 @@ func (t *tunnel) inEnded(err error) {
 // or the tunnel is asked to end and no frame is under way.
 func (t *tunnel) carryOut() edge.Cause {
 	c := t.c
-	buf := c.srv.stock.getPump()
-	defer c.srv.stock.putPump(buf)
+	buf := c.srv.stock.bodies.Get(0)
+	defer c.srv.stock.bodies.Put(buf)
 	parting := false
 	for {
 		c.clock.wait(phaseStream, t.until())
-		n, err := t.up.Read(buf[:])
+		n, err := t.up.Read(*buf)
 		late := c.clock.rest().late()
 		if n > 0 {
-			t.follow(&t.frames, buf[:n], edge.PartedByApp)
-			if cause := c.write(buf[:n]); cause != edge.CauseNone {
+			t.follow(&t.frames, (*buf)[:n], edge.PartedByApp)
+			if cause := c.write((*buf)[:n]); cause != edge.CauseNone {
 				t.ends(edge.PartedByClient)
 				return cause
 			}

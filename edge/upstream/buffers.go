@@ -17,10 +17,10 @@ const (
 	mostWide = 64
 )
 
-// Buffers is a stock of read buffers that pools may share. A connection holds
-// one only while bytes of a response pass through it: none while it waits for
-// the app. There are common ones without limit, and a few wide ones for bodies
-// of which much is to come.
+// Buffers is a stock of read buffers that pools may share. A connection to an app
+// holds one only while bytes of a response pass through it: none while it waits.
+// There are common ones without limit, and a few wide ones for bodies of which
+// much is to come.
 type Buffers struct {
 	size    int
 	stock   sync.Pool
@@ -52,9 +52,9 @@ func newBuffer(size int) func() any {
 	}
 }
 
-// get returns a buffer: a wide one if more is to come than a common one holds,
+// Get returns a buffer: a wide one if more is to come than a common one holds,
 // and not too many of those are out.
-func (b *Buffers) get(toCome int64) *[]byte {
+func (b *Buffers) Get(toCome int64) *[]byte {
 	if b.size < wideBuffer && toCome > int64(b.size) {
 		if b.wideOut.Add(1) <= mostWide {
 			return b.wide.Get().(*[]byte)
@@ -64,7 +64,8 @@ func (b *Buffers) get(toCome int64) *[]byte {
 	return b.stock.Get().(*[]byte)
 }
 
-func (b *Buffers) put(buf *[]byte) {
+// Put gives a buffer back.
+func (b *Buffers) Put(buf *[]byte) {
 	if b.spoil {
 		for i := range *buf {
 			(*buf)[i] = 0xdb

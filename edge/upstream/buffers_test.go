@@ -17,25 +17,25 @@ import (
 func TestWideBuffersAreForMuchAndBounded(t *testing.T) {
 	b := NewBuffers(0)
 	for _, toCome := range []int64{0, 1, defaultBuffer} {
-		if n := len(*b.get(toCome)); n != defaultBuffer {
+		if n := len(*b.Get(toCome)); n != defaultBuffer {
 			t.Errorf("%d bytes to come: a buffer of %d", toCome, n)
 		}
 	}
 	var out []*[]byte
 	for range mostWide {
-		buf := b.get(defaultBuffer + 1)
+		buf := b.Get(defaultBuffer + 1)
 		if len(*buf) != wideBuffer {
 			t.Fatalf("buffer %d has %d bytes", len(out), len(*buf))
 		}
 		out = append(out, buf)
 	}
-	common := b.get(1 << 40)
+	common := b.Get(1 << 40)
 	if len(*common) != defaultBuffer {
 		t.Errorf("one too many has %d bytes", len(*common))
 	}
-	b.put(common)
-	b.put(out[0])
-	if n := len(*b.get(1 << 40)); n != wideBuffer {
+	b.Put(common)
+	b.Put(out[0])
+	if n := len(*b.Get(1 << 40)); n != wideBuffer {
 		t.Errorf("after one was given back: %d bytes", n)
 	}
 	if n := b.wideOut.Load(); n != mostWide {

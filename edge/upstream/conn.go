@@ -380,7 +380,7 @@ func (c *Conn) room() []byte {
 		c.release() // for a wider one
 	}
 	if c.buffer == nil {
-		c.buffer = c.pool.opt.Buffers.get(c.framer.Ahead())
+		c.buffer = c.pool.opt.Buffers.Get(c.framer.Ahead())
 	}
 	buf := *c.buffer
 	switch {
@@ -409,7 +409,7 @@ func (c *Conn) took(n int, err error) error {
 // release gives the read buffer back.
 func (c *Conn) release() {
 	if c.buffer != nil {
-		c.pool.opt.Buffers.put(c.buffer)
+		c.pool.opt.Buffers.Put(c.buffer)
 		c.buffer = nil
 	}
 	c.r, c.w = 0, 0
