@@ -180,7 +180,7 @@ func (a *Activator) runner(name string) (*runner, error) {
 	defer a.mu.RUnlock()
 	r := a.apps[name]
 	if r == nil {
-		return nil, Refuse(ErrNotFound, "no app named %q in the config file: usher status shows those there are", name)
+		return nil, Refuse(ErrNoApp, "no app named %q in the config file: usher status shows those there are", name)
 	}
 	return r, nil
 }

@@ -170,7 +170,7 @@ func (r *runner) settleOps() {
 		case o.ended == nil && o.superseded(uint64(r.state.Desired.Rev), uint64(r.attempted())):
 			r.close(o, OpSuperseded, replaced)
 		case o.ended == nil && r.state.Paused && r.state.Attempt.Gen == 0:
-			r.close(o, OpCommitted, "committed, not started: the app is paused")
+			r.close(o, OpCommitted, "not started, because the app is paused: usher resume "+r.name+" starts it")
 		case o.ended == nil && r.quiet():
 			r.closeQuiet(o)
 		}
@@ -198,7 +198,7 @@ func (r *runner) closeQuiet(o *operation) {
 	case o.Kind == KindRestart:
 		r.close(o, OpDone, "nothing was running; a new cache generation was opened")
 	default:
-		r.close(o, OpCommitted, "committed, not started: the next request starts it")
+		r.close(o, OpCommitted, "not started: the next request starts it")
 	}
 }
 

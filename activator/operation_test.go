@@ -156,6 +156,26 @@ func TestSleepAndWakeAsOperations(t *testing.T) {
 	})
 }
 
+func TestASleepThatIsRefusedIsNotToldOf(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1"))
+		r.get("v1")
+		ctx, c := context.Background(), Change{App: "hello"}
+		op, err := r.act.Pause(ctx, c, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.wantOp(op, OpDone)
+		before, _ := r.act.Events(0, 0)
+		if _, err := r.act.Sleep(ctx, c); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "usher resume hello") {
+			t.Errorf("sleep of a paused app: %v", err)
+		}
+		if after, _ := r.act.Events(0, 0); len(after) != len(before) {
+			t.Errorf("events tell of it: %+v", after[len(before):])
+		}
+	})
+}
+
 func TestRollbackIsANewRevisionWithTheOlderBuild(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.apply(r.app("v1"))
@@ -174,7 +194,7 @@ func TestRollbackIsANewRevisionWithTheOlderBuild(t *testing.T) {
 			t.Errorf("revision %d", op.Revision)
 		}
 		r.get("v1")
-		if _, err := r.act.Rollback(context.Background(), c, 77, ""); !errors.Is(err, ErrNotFound) {
+		if _, err := r.act.Rollback(context.Background(), c, 77, ""); !errors.Is(err, ErrNotFound) || errors.Is(err, ErrNoApp) {
 			t.Errorf("rollback to what never was: %v", err)
 		}
 	})
@@ -343,21 +363,21 @@ func TestBadRequestsAreRefusedWithoutATrace(t *testing.T) {
 		version := r.status().Version
 		digest := r.build("v1")
 		for name, req := range map[string]DeployRequest{
-			"nothing":        {Change: c},
-			"both":           {Change: c, Digest: digest, Target: "127.0.0.1:1"},
-			"unknown digest": {Change: c, Digest: "sha256:" + hex64},
-			"no digest":      {Change: c, Digest: "sha256:abcd"},
-			"bad mode":       {Change: c, Digest: digest, Mode: "fast"},
-			"bad target":     {Change: c, Target: "nowhere"},
-			"held target":    {Change: c, Target: "127.0.0.1:1", Mode: "hold"},
+			"nothing":     {Change: c},
+			"both":        {Change: c, Digest: digest, Target: "127.0.0.1:1"},
+			"no digest":   {Change: c, Digest: "sha256:abcd"},
+			"bad mode":    {Change: c, Digest: digest, Mode: "fast"},
+			"bad target":  {Change: c, Target: "nowhere"},
+			"held target": {Change: c, Target: "127.0.0.1:1", Mode: "hold"},
 		} {
 			_, err := r.act.Deploy(ctx, req)
 			if !errors.Is(err, ErrInvalid) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if upload := strings.Contains(err.Error(), "upload it first"); upload != (name == "unknown digest") {
-				t.Errorf("%s: it says %v", name, err)
-			}
+		}
+		_, err := r.act.Deploy(ctx, DeployRequest{Change: c, Digest: "sha256:" + hex64})
+		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "deploy the artifact itself") {
+			t.Errorf("unknown digest: %v", err)
 		}
 		for name, req := range map[string]DeployRequest{
 			"overlap of a hold app": {Change: c, Digest: digest, Mode: "overlap"},
@@ -395,7 +415,7 @@ func TestARefusalDoesNotBeginWithItsKind(t *testing.T) {
 			kind error
 			do   func() error
 		}{
-			{ErrNotFound, func() error { _, err := r.act.Wake(ctx, Change{App: "nobody"}); return err }},
+			{ErrNoApp, func() error { _, err := r.act.Wake(ctx, Change{App: "nobody"}); return err }},
 			{ErrConflict, func() error { _, err := r.act.Rollback(ctx, c, 0, ""); return err }},
 			{ErrNotFound, func() error { _, err := r.act.Rollback(ctx, c, 9, ""); return err }},
 			{ErrInvalid, func() error { _, err := r.act.Deploy(ctx, DeployRequest{Change: c}); return err }},

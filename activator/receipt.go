@@ -183,8 +183,11 @@ func (r *runner) hearFrom(rc *receipt, e lc.Event) {
 		rc.finish(TookDrain, now) // it ended by itself
 		rc.finish(TookStop, now)
 		rc.finish(TookProof, now)
-		if rc.Proof = r.act.backend.Level(); e.Result != lc.OK {
+		switch {
+		case e.Result != lc.OK:
 			rc.Proof = lc.ReasonUnproven.String()
+		case r.spec.Target == "": // else it is its owner's to end it
+			rc.Proof = r.act.backend.Level()
 		}
 		rc.drained, rc.proven = true, true
 		r.fileIfOver(rc)

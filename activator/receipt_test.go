@@ -568,3 +568,24 @@ func (r *rig) checkReceipts(when string) {
 		r.t.Errorf("%s\n%d receipts do not add up", when, got.Mismatches)
 	}
 }
+
+// That the old target is gone is its owner's to prove.
+func TestTheReceiptOfATargetClaimsNoProofOfItsEnd(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.app("")
+		toTarget(&a)
+		r.w.target(storyTarget, "t1")
+		r.w.target("127.0.0.1:9002", "t2")
+		r.apply(a)
+		r.wantState("awake")
+		op, err := r.act.Deploy(context.Background(), DeployRequest{Change: Change{App: "hello"}, Target: "127.0.0.1:9002"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.wantOp(op, OpDone)
+		settle(time.Minute)
+		if rc := r.receipt(); rc.Proof != "" || rc.Build != "127.0.0.1:9002" || rc.Open {
+			t.Errorf("%+v", rc)
+		}
+	})
+}

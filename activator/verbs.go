@@ -26,6 +26,7 @@ const (
 // What a caller branches on.
 var (
 	ErrNotFound = errors.New("not found")
+	ErrNoApp    = fmt.Errorf("app %w", ErrNotFound)
 	ErrConflict = errors.New("conflict")
 	ErrVersion  = errors.New("version mismatch")
 	ErrInvalid  = errors.New("invalid request")
@@ -72,7 +73,7 @@ func (a *Activator) Deploy(_ context.Context, req DeployRequest) (Operation, err
 			return Refuse(ErrConflict, "app %s has swap = \"hold\" in the config file: two of it may never run at once; leave --mode out or change the file", r.name)
 		}
 		if !r.fits(rel) {
-			return Refuse(ErrConflict, "app %s is %s in the config file; deploy %s", r.name, kindWord(r.spec.Target != ""), kindHint(r.spec.Target != ""))
+			return Refuse(ErrConflict, "in the config file app %s is %s: deploy %s", r.name, kindWord(r.spec.Target != ""), kindHint(r.spec.Target != ""))
 		}
 		rel.Spec = r.spec.Process.encode()
 		return r.deploy(o, req.IfVersion, rel)
@@ -122,8 +123,10 @@ func (a *Activator) release(req DeployRequest) (store.Release, error) {
 	switch {
 	case errors.Is(err, artifact.ErrInvalid):
 		return rel, Refuse(ErrInvalid, "%w", err)
+	case errors.Is(err, artifact.ErrNotFound):
+		return rel, Refuse(ErrNotFound, "usher has no build %s any more: deploy the artifact itself", artifact.Short(req.Digest))
 	case err != nil:
-		return rel, Refuse(ErrInvalid, "%w; upload it first", err)
+		return rel, err
 	}
 	rel.Kind, rel.Digest, rel.Build, rel.ArtifactKind = store.KindArtifact, b.Digest, shortBuild(b.Digest), string(b.Kind)
 	return rel, nil
@@ -155,7 +158,7 @@ func (a *Activator) Rollback(_ context.Context, c Change, to uint64, by string) 
 		}
 		if old.Kind == store.KindArtifact {
 			if _, err := a.depot.Lookup(old.Digest); err != nil {
-				return Refuse(ErrConflict, "the build of revision %d is gone: %w; deploy it again", old.Revision, err)
+				return Refuse(ErrConflict, "the build of revision %d is gone: deploy the artifact again", old.Revision)
 			}
 		}
 		rel := old
@@ -274,6 +277,9 @@ func (a *Activator) Sleep(_ context.Context, c Change) (Operation, error) {
 		if r.state.Cur.ID == 0 && r.state.Attempt.Gen == 0 {
 			r.close(o, OpDone, "it is asleep")
 			return nil
+		}
+		if r.state.Paused {
+			return Refuse(ErrConflict, "app %s cannot sleep now: %s", r.name, r.keepsAwake())
 		}
 		r.step(lc.Event{Kind: lc.SleepAsked})
 		if r.state.Cur.Stage == lc.Serving || r.state.Attempt.Gen != 0 {

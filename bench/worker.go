@@ -171,7 +171,10 @@ func (w *worker) exchange(ctx context.Context, i int, what choice) (Kind, error)
 		err = writeErr
 	}
 	if err != nil {
-		return kindOfBreak(w.conn.broken, w.conn.began), fmt.Errorf("read answer: %w", errors.Join(err, w.conn.broken))
+		if w.conn.broken != nil {
+			err = fmt.Errorf("%w (%w)", err, w.conn.broken)
+		}
+		return kindOfBreak(w.conn.broken, w.conn.began), fmt.Errorf("read answer: %w", err)
 	}
 	if n := w.conn.in.Buffered(); n > 0 {
 		return FailProtocol, fmt.Errorf("%d surplus bytes after the answer", n)

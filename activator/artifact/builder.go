@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path"
@@ -45,7 +44,7 @@ func newBuilder(root *os.Root) *builder {
 // be there.
 func (b *builder) claim(name string, kind bookKind) error {
 	if len(b.book) >= MaxEntries {
-		return fmt.Errorf("more than %d entries: leave out what the app does not need: %w", MaxEntries, ErrTooLarge)
+		return of(ErrTooLarge, "more than %d entries: leave out what the app does not need", MaxEntries)
 	}
 	for at := path.Dir(name); at != "."; at = path.Dir(at) {
 		switch b.book[at] {
@@ -148,13 +147,13 @@ func (b *builder) seal() (string, error) {
 }
 
 func refuse(format string, args ...any) error {
-	return fmt.Errorf(format+": %w", append(args, ErrInvalid)...)
+	return of(ErrInvalid, format, args...)
 }
 
 // plainErr marks what the names in an artifact are to blame for.
 func plainErr(err error) error {
 	if errors.Is(err, syscall.ENAMETOOLONG) {
-		return fmt.Errorf("%w: %w", err, ErrInvalid)
+		return of(ErrInvalid, "%w", err)
 	}
 	return err
 }

@@ -26,6 +26,18 @@ var (
 	ErrInvalid = errors.New("artifact refused")
 )
 
+// refusal is an error of a kind, in words of its own: whoever branches on it has no
+// need to read the kind as well.
+type refusal struct{ kind, words error }
+
+func (e *refusal) Error() string   { return e.words.Error() }
+func (e *refusal) Unwrap() []error { return []error{e.kind, e.words} }
+
+// of is fmt.Errorf for an error that is of a kind as well.
+func of(kind error, format string, args ...any) error {
+	return &refusal{kind, fmt.Errorf(format, args...)}
+}
+
 // Limits.
 const (
 	DefaultUploadLimit = 1 << 30 // bytes
@@ -162,7 +174,7 @@ func (d *Depot) Lookup(digest string) (Build, error) {
 			return Build{}, fmt.Errorf("look up build %s: %w", Short(digest), err)
 		}
 	}
-	return Build{}, fmt.Errorf("build %s is not in %s: deploy it again, or roll back to another one: %w", Short(digest), d.dir, ErrNotFound)
+	return Build{}, of(ErrNotFound, "build %s is not in %s: deploy it again, or roll back to another one", Short(digest), d.dir)
 }
 
 func describe(home, digest string, kind Kind) Build {
@@ -179,7 +191,7 @@ func buildName(digest string) (string, error) {
 	sum, ok := strings.CutPrefix(digest, digestPrefix)
 	raw, err := hex.DecodeString(sum)
 	if !ok || err != nil || len(raw) != 32 || strings.ToLower(sum) != sum {
-		return "", fmt.Errorf("%q is no digest, it must be %s and 64 lower-case hex digits: %w", digest, digestPrefix, ErrInvalid)
+		return "", of(ErrInvalid, "%q is no digest, it must be %s and 64 lower-case hex digits", digest, digestPrefix)
 	}
 	return namePrefix + sum, nil
 }

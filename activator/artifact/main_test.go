@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -25,6 +27,11 @@ func wantErr(t *testing.T, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) {
 		t.Errorf("error is %v, want %v", got, want)
+		return
+	}
+	kinds := []error{artifact.ErrInvalid, artifact.ErrNotFound, artifact.ErrMismatch, artifact.ErrTooLarge}
+	if slices.Contains(kinds, want) && strings.Contains(got.Error(), want.Error()) {
+		t.Errorf("%v is to be of the kind %q and not to say so", got, want)
 	}
 }
 

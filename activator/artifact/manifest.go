@@ -71,7 +71,7 @@ func checkLinks(entries []entry) error {
 	}
 	for from, text := range links {
 		if !staysInside(links, from, text) {
-			return fmt.Errorf("link %q -> %q leaves the directory: make it relative and keep its target inside: %w", from, text, ErrInvalid)
+			return of(ErrInvalid, "link %q -> %q leaves the directory: make it relative and keep its target inside", from, text)
 		}
 	}
 	return nil

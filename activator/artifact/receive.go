@@ -24,7 +24,7 @@ func (d *Depot) Receive(ctx context.Context, r io.Reader, kind Kind) (Build, err
 	case Dir:
 		fill = func(to *builder) error { return receiveTree(ctx, up, to) }
 	default:
-		return Build{}, fmt.Errorf("receive artifact: kind %q must be %s or %s: %w", kind, File, Dir, ErrInvalid)
+		return Build{}, of(ErrInvalid, "receive artifact: kind %q must be %s or %s", kind, File, Dir)
 	}
 	b, err := d.stage(ctx, kind, fill)
 	if err != nil {
@@ -71,7 +71,7 @@ func (u *upload) Read(p []byte) (int, error) {
 }
 
 func (u *upload) tooLarge() error {
-	return fmt.Errorf("upload is above the limit of %d bytes: leave out what the app does not need, or raise the limit: %w", u.limit, ErrTooLarge)
+	return of(ErrTooLarge, "upload is above the limit of %d bytes: leave out what the app does not need, or raise the limit", u.limit)
 }
 
 // tarEnd is what a tar stream ends with, in zero bytes. The reader of the

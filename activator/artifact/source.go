@@ -63,7 +63,7 @@ func (s *source) walk(ctx context.Context) error {
 			return err
 		}
 		if len(s.list) >= MaxEntries {
-			return fmt.Errorf("more than %d entries: leave out what the app does not need: %w", MaxEntries, ErrTooLarge)
+			return of(ErrTooLarge, "more than %d entries: leave out what the app does not need", MaxEntries)
 		}
 		return s.add(filepath.ToSlash(name), path, d)
 	})

@@ -69,10 +69,10 @@ func check(ctx context.Context, b Build, mode checkMode) error {
 	case len(c.entries) == 1 && c.entries[0].kind == regular && c.entries[0].exec:
 		digest = fileDigest(c.entries[0].sum)
 	default:
-		return fmt.Errorf("%s is no executable file: %s: %w", b.Path, mend, ErrMismatch)
+		return of(ErrMismatch, "%s is no executable file: %s", b.Path, mend)
 	}
 	if digest != b.Digest {
-		return fmt.Errorf("%s has digest %s, not %s: %s: %w", b.Path, Short(digest), Short(b.Digest), mend, ErrMismatch)
+		return of(ErrMismatch, "%s has digest %s, not %s: %s", b.Path, Short(digest), Short(b.Digest), mend)
 	}
 	if mode == checkStaged && c.synced > syncEach {
 		return syncFS(b.Path)
@@ -111,7 +111,7 @@ func (c *checker) visit(path string, d fs.DirEntry, err error) error {
 		return err
 	}
 	if info.Mode().Perm()&0o222 != 0 {
-		return fmt.Errorf("%s has been made writable (mode %04o): %s: %w", path, info.Mode().Perm(), mend, ErrMismatch)
+		return of(ErrMismatch, "%s has been made writable (mode %04o): %s", path, info.Mode().Perm(), mend)
 	}
 	switch {
 	case d.IsDir():
@@ -119,7 +119,7 @@ func (c *checker) visit(path string, d fs.DirEntry, err error) error {
 	case info.Mode().IsRegular():
 		return c.file(filepath.ToSlash(name), path, info)
 	}
-	return fmt.Errorf("%s is a %s that was not staged: %s: %w", path, typeName(d.Type()), mend, ErrMismatch)
+	return of(ErrMismatch, "%s is a %s that was not staged: %s", path, typeName(d.Type()), mend)
 }
 
 func (c *checker) directory(path string) error {

@@ -194,6 +194,32 @@ func swaps(f *front, statusOf uint64) func(*admintest.Control, admin.Operation) 
 	}
 }
 
+func TestAnArtifactInPlaceOfTheURLSwapsNothing(t *testing.T) {
+	tt := newTerminal(t, hello())
+	artifact := newArtifact(t)
+	code, out, errs := tt.run("bench", "swap", "hello", artifact)
+	want := "usher: " + artifact + " is a file and not the URL of hello; what bench swap deploys is named with --artifact\n"
+	if code != exitUsage || out != "" || !strings.HasPrefix(errs, want) {
+		t.Errorf("exit %d, stdout %q, stderr %q", code, out, errs)
+	}
+	if got := tt.ctl.Requests(); len(got) != 0 {
+		t.Errorf("control was asked: %v", got)
+	}
+}
+
+// Where nothing was sent there is nothing to show but why.
+func TestABenchThatSentNothingShowsNoTable(t *testing.T) {
+	tt := newTerminal(t, hello())
+	f := newFront(t, func() { t.Error("a request was sent") })
+	tt.scripted(func(c *admintest.Control, op admin.Operation) {
+		c.Finish(op.ID, admin.OpFailed, func(op *admin.Operation) { op.Reason = "it does not sleep" })
+	})
+	code, out, errs := tt.run("bench", "wake", "hello", f.url)
+	if code != exitFailed || out != "" || !strings.Contains(errs, "it does not sleep") {
+		t.Errorf("exit %d, stdout %q, stderr %q", code, out, errs)
+	}
+}
+
 func TestBenchSwapDeploysAsDeployDoes(t *testing.T) {
 	tt := newTerminal(t, hello())
 	f := newFront(t, nil)

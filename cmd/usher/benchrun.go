@@ -27,7 +27,7 @@ func (b *benchRun) run(ctx context.Context, target bench.Target, scenario func(c
 		return err
 	}
 	result, err := scenario(ctx)
-	if result == nil {
+	if result == nil || err != nil && result.Total.Requests == 0 {
 		files.discard()
 		return fmt.Errorf("bench: %w", err)
 	}
@@ -153,6 +153,9 @@ func (b *benchRun) appTarget(ctx context.Context, cl *client.Client, given []str
 	host, address := b.host, ""
 	if len(given) == 2 {
 		address = given[1]
+		if _, err := os.Stat(address); err == nil {
+			return bench.Target{}, usagef("%s is a file and not the URL of %s; what bench swap deploys is named with --artifact", address, app.Name)
+		}
 	} else {
 		server, err := cl.Server(ctx)
 		if err != nil {

@@ -71,7 +71,33 @@ func newRoot(w world, more ...*cobra.Command) *cobra.Command {
 		c.reloadCommand(), c.purgeCommand(), c.versionCommand(), c.benchCommand())
 	root.AddCommand(c.changeCommands()...)
 	root.AddCommand(more...)
+	strict(root)
 	return root
+}
+
+// strict makes the commands that come with cobra refuse what they do not know, as
+// all others do.
+func strict(root *cobra.Command) {
+	root.InitDefaultCompletionCmd("completion")
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "completion":
+			cmd.Args, cmd.SuggestionsMinimumDistance = unknownCommand, nearWord
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			for _, shell := range cmd.Commands() {
+				shell.Args = positional(cobra.NoArgs)
+			}
+		case "help":
+			cmd.Args = func(_ *cobra.Command, words []string) error {
+				found, rest, err := root.Find(words)
+				if err != nil {
+					return &usageError{err}
+				}
+				return unknownCommand(found, rest)
+			}
+		}
+	}
 }
 
 // run executes args and returns the exit code. Errors are told on stderr.
@@ -168,8 +194,10 @@ const nearWord = 2
 // otherWords are what others call some of the verbs.
 func otherWords() map[string][]string {
 	return map[string][]string{
-		"start": {"wake"}, "stop": {"pause", "sleep"}, "list": {"status"}, "ps": {"status"},
+		"start": {"serve", "wake"}, "run": {"serve"}, "up": {"serve", "wake"}, "stop": {"pause", "sleep"},
+		"list": {"status"}, "ls": {"status"}, "ps": {"status"}, "show": {"status"}, "tail": {"logs"},
 		"delete": {"remove"}, "rm": {"remove"}, "unpause": {"resume"}, "undo": {"rollback"}, "check": {"validate"},
+		"test": {"validate"}, "doctor": {"validate", "status"},
 	}
 }
 

@@ -246,7 +246,7 @@ func TestEveryEndOfAnOperationHasItsExitCode(t *testing.T) {
 		{admin.OpDone, admin.Awake, exitOK, ""},
 		{
 			admin.OpCommitted, admin.Paused, exitOK,
-			"hello: revision 3 is committed, not started: the app is paused; start it with usher resume hello\n",
+			"hello: revision 3 is committed, why\n",
 		},
 		{
 			admin.OpSuperseded, admin.Awake, exitConflict,
@@ -268,6 +268,15 @@ func TestEveryEndOfAnOperationHasItsExitCode(t *testing.T) {
 			tt.expect(tc.code, out, tc.stderr, "deploy", "hello", "sha256:aa")
 		})
 	}
+}
+
+// What is committed and not started may be no revision: a restart is none.
+func TestARestartOfAPausedAppSaysWhatWillStartIt(t *testing.T) {
+	tt := newTerminal(t, hello())
+	tt.scripted(func(c *admintest.Control, op admin.Operation) {
+		c.Finish(op.ID, admin.OpCommitted, func(op *admin.Operation) { op.Reason = "not started: why" })
+	})
+	tt.expect(exitOK, "", "hello: the restart is committed, not started: why\n", "restart", "hello")
 }
 
 func TestEveryErrorHasItsExitCode(t *testing.T) {
@@ -350,6 +359,10 @@ func TestWrongCommandLinesExitWithTwo(t *testing.T) {
 		{"logs"},
 		{"logs", "hello", "-n", "-1"},
 		{"wake", "hello", "--admin", "nonsense"},
+		{"completion", "klingon"},
+		{"completion", "bash", "x"},
+		{"help", "explode"},
+		{"help", "bench", "explode"},
 	} {
 		code, out, errs := tt.run(line...)
 		if code != exitUsage || out != "" || !strings.Contains(errs, "--help") || !strings.HasPrefix(errs, "usher: ") {
@@ -357,15 +370,17 @@ func TestWrongCommandLinesExitWithTwo(t *testing.T) {
 		}
 	}
 	for want, line := range map[string][]string{
-		"did you mean wake?":                             {"wak", "hello"},
-		"did you mean deploy?":                           {"deplyo", "hello"},
-		"did you mean pause or sleep?":                   {"stop", "hello"},
-		"did you mean wake?\n":                           {"start", "hello"},
-		"did you mean status?":                           {"list"},
-		"did you mean remove?":                           {"delete", "hello"},
-		"did you mean steady?":                           {"bench", "stedy"},
-		"usher: logs needs an argument\n":                {"logs"},
-		"usher: wake does not take so many arguments: a": {"wake", "a", "b"},
+		"did you mean wake?":                              {"wak", "hello"},
+		"did you mean deploy?":                            {"deplyo", "hello"},
+		"did you mean pause or sleep?":                    {"stop", "hello"},
+		"did you mean serve or wake?\n":                   {"start", "hello"},
+		`there is no command "deplyo"`:                    {"help", "deplyo"},
+		`there is no command "basch"; did you mean bash?`: {"completion", "basch"},
+		"did you mean status?":                            {"list"},
+		"did you mean remove?":                            {"delete", "hello"},
+		"did you mean steady?":                            {"bench", "stedy"},
+		"usher: logs needs an argument\n":                 {"logs"},
+		"usher: wake does not take so many arguments: a":  {"wake", "a", "b"},
 	} {
 		if _, _, errs := tt.run(line...); !strings.Contains(errs, want) {
 			t.Errorf("%v: it does not say %q: %s", line, want, errs)

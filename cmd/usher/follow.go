@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -231,7 +232,11 @@ func (p *pending) conclude(ctx context.Context, op admin.Operation) error {
 		}
 		return nil
 	case admin.OpCommitted:
-		p.say("%s: revision %d is committed, not started: the app is paused; start it with usher resume %s", p.app, op.Revision, p.app)
+		what := "the " + p.verb
+		if op.Revision != 0 {
+			what = fmt.Sprintf("revision %d", op.Revision)
+		}
+		p.say("%s: %s is committed, %s", p.app, what, cmp.Or(op.Reason, "not started"))
 		return nil
 	case admin.OpSuperseded:
 		return &exitError{
@@ -284,14 +289,14 @@ func failureLines(op admin.Operation) []string {
 	return lines
 }
 
-// whatServes says what a failed change has left behind: a log, and what serves. A
-// target has no log here.
+// whatServes says what a failed change has left behind: a log, if it wrote any, and
+// what serves.
 func (p *pending) whatServes(ctx context.Context, op admin.Operation) []string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	st, err := p.client.App(ctx, p.app)
 	var lines []string
-	if op.Generation != 0 && !st.External {
+	if len(op.LogTail) > 0 {
 		lines = append(lines, fmt.Sprintf("see usher logs %s --generation %d", op.App, op.Generation))
 	}
 	switch {

@@ -48,13 +48,17 @@ func (c *cli) logs(ctx context.Context, cl *client.Client, req admin.LogRequest,
 		return err
 	}
 	defer src.Close()
+	seen := &metered{Reader: src}
 	if asJSON {
-		err = c.logLines(src, req.App)
+		err = c.logLines(seen, req.App)
 	} else {
-		_, err = io.Copy(c.stdout, src)
+		_, err = io.Copy(c.stdout, seen)
 	}
 	switch {
 	case !req.Follow:
+		if err == nil && seen.bytes == 0 && req.Lines > 0 {
+			c.say("%s: nothing is kept of what it wrote: it has not run yet, wrote nothing, or is a target", req.App)
+		}
 		return err
 	case errors.Is(ctx.Err(), context.Canceled):
 		return nil // the way to end it
@@ -62,6 +66,18 @@ func (c *cli) logs(ctx context.Context, cl *client.Client, req admin.LogRequest,
 		return fmt.Errorf("%w: it ended the log", client.ErrLost)
 	}
 	return err
+}
+
+// metered counts what was read.
+type metered struct {
+	io.Reader
+	bytes int
+}
+
+func (r *metered) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.bytes += n
+	return n, err
 }
 
 // logLine is the JSON of one line.

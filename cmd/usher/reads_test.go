@@ -137,6 +137,17 @@ func TestFollowedEventsEndWithTheReader(t *testing.T) {
 	}
 }
 
+func TestLogsThatAreEmptySayWhy(t *testing.T) {
+	tt := newTerminal(t, hello())
+	tt.ctl.OpenLog = func(context.Context, admin.LogRequest) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	said := "hello: nothing is kept of what it wrote: it has not run yet, wrote nothing, or is a target\n"
+	tt.expect(exitOK, "", said, "logs", "hello")
+	tt.expect(exitOK, "", said, "logs", "hello", "--json")
+	tt.expect(exitOK, "", "", "logs", "hello", "-n", "0")
+}
+
 func TestLogsAreCopiedAsTheyAre(t *testing.T) {
 	tt := newTerminal(t, hello())
 	tt.ctl.OpenLog = func(_ context.Context, req admin.LogRequest) (io.ReadCloser, error) {

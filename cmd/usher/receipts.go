@@ -76,6 +76,10 @@ func (q *receipts) run(ctx context.Context, cl *client.Client) error {
 			Receipts []admin.Receipt `json:"receipts"`
 		}{list})
 	case len(list) == 0:
+		if q.revision != 0 {
+			q.say("%s has no receipt of revision %d; the last 20 are kept, and a wake has none; see usher receipts %s", q.app, q.revision, q.app)
+			return nil
+		}
 		q.say("there are no receipts of %s: the next deploy or restart makes one", q.app)
 		return nil
 	}
@@ -136,7 +140,11 @@ func canaryText(is bool) string {
 
 // receiptFacts are what is known beside the counts.
 func receiptFacts(rc admin.Receipt) [][2]string {
-	facts := [][2]string{{"build", rc.Digest}, {"window", windowText(rc)}, {"from", fromText(rc.From)}}
+	build := [2]string{"build", rc.Digest}
+	if rc.Digest == "" {
+		build = [2]string{"target", rc.Build}
+	}
+	facts := [][2]string{build, {"window", windowText(rc)}, {"from", fromText(rc.From)}}
 	if rc.Outcome != "" && rc.Outcome != "done" && !rc.Executed {
 		facts = append(facts, [2]string{"executed", "no: it is proven that nothing of the build ran"})
 	}

@@ -70,6 +70,8 @@ func TestReceiptsAreBlocksThatAddUpLineByLine(t *testing.T) {
 	tt.expect(exitOK, lostBlock, "", "receipts", "hello", "-n", "1")
 	tt.expect(exitOK, holdBlock, "", "receipts", "hello", "--attempt", "6")
 	tt.expect(exitOK, holdBlock, "", "receipts", "hello", "--revision", "3")
+	tt.expect(exitOK, "", "hello has no receipt of revision 9; the last 20 are kept, and a wake has none; see usher receipts hello\n",
+		"receipts", "hello", "--revision", "9")
 	tt.expect(exitNotFound, "", "usher: receipts: app hello has no receipt of attempt 9\n", "receipts", "hello", "--attempt", "9")
 	tt.expect(exitNotFound, "", "usher: receipts: there is no app \"nope\"; see usher status for those there are\n", "receipts", "nope")
 	if code, _, errs := tt.run("receipts", "hello", "-n", "-1"); code != exitUsage || !strings.Contains(errs, "--lines is a number") {

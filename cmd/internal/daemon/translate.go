@@ -17,7 +17,8 @@ func publicError(err error) error {
 		kind admin.Kind
 		code string
 	}{
-		{activator.ErrNotFound, admin.NotFound, admin.CodeAppNotFound},
+		{activator.ErrNoApp, admin.NotFound, admin.CodeAppNotFound},
+		{activator.ErrNotFound, admin.NotFound, ""},
 		{activator.ErrVersion, admin.Precondition, admin.CodeVersionMismatch},
 		{store.ErrConflict, admin.Precondition, admin.CodeVersionMismatch},
 		{activator.ErrConflict, admin.Conflict, ""},
