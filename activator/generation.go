@@ -88,8 +88,15 @@ func (r *runner) keep(gen lifecycle.GenID, g *generation) {
 // provable refuses to start what must be the only one of its kind where nothing
 // can prove that it is.
 func (r *runner) provable(g *generation) error {
-	single := !g.external && (g.proc.Hold || g.rel.DemandHold)
-	if !single || r.spec.Policy.BestEffort || r.act.backend.Level() != cgroup.LevelSession {
+	if g.external || !g.proc.Hold && !g.rel.DemandHold {
+		return nil
+	}
+	return r.singleWriter()
+}
+
+// singleWriter is an error where a hold cannot be proven.
+func (r *runner) singleWriter() error {
+	if r.spec.Policy.BestEffort || r.act.backend.Level() != cgroup.LevelSession {
 		return nil
 	}
 	return errors.New("swap = \"hold\" needs proof that no earlier process is left, and without a cgroup there is only the weaker one of a session: " +

@@ -582,16 +582,27 @@ func TestHoldWithOnlyASessionAsProofIsRefusedUnlessAllowed(t *testing.T) {
 	}
 }
 
+// What cannot be held is refused, and not committed to be tried again for ever.
 func TestADeployInHoldModeNeedsTheProofToo(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.w.level = "session"
 		r.apply(r.app("v1"))
 		r.get("v1")
-		op := r.wantOp(r.deploy("v2", func(d *DeployRequest) { d.Mode = "hold" }), OpAbandoned)
-		if !strings.Contains(op.Reason, "single_writer") {
-			t.Errorf("reason %q", op.Reason)
+		ctx, held := context.Background(), DeployRequest{Change: Change{App: "hello"}, Digest: r.build("v2"), Mode: "hold"}
+		if _, err := r.act.Deploy(ctx, held); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "single_writer") {
+			t.Errorf("a hold without a cgroup: %v", err)
+		}
+		if s := r.status(); s.Desired != 1 {
+			t.Errorf("revision %d was committed", s.Desired)
 		}
 		r.get("v1")
+		r.w.level = "cgroup"
+		op, err := r.act.Deploy(ctx, held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.wantOp(op, OpDone)
+		r.get("v2")
 	})
 }
 

@@ -134,6 +134,11 @@ func (a *Activator) release(req DeployRequest) (store.Release, error) {
 
 // deploy runs in the mailbox.
 func (r *runner) deploy(o *operation, ifVersion uint64, rel store.Release) error {
+	if rel.DemandHold {
+		if err := r.singleWriter(); err != nil {
+			return Refuse(ErrConflict, "app %s cannot be held: %w", r.name, err)
+		}
+	}
 	rel, err := r.commitRelease(ifVersion, rel, nil)
 	if err != nil {
 		return err
