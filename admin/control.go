@@ -152,7 +152,7 @@ type EventFilter struct {
 // LogRequest chooses a part of an app's output.
 type LogRequest struct {
 	App string
-	// Generation 0 is the newest one.
+	// Generation 0 is the newest one that has written anything.
 	Generation uint64
 	// Lines of the past to start with; 0 is none.
 	Lines int

@@ -119,10 +119,13 @@ func TestEventsAreShownOneALine(t *testing.T) {
 	tt.expect(exitOK, "2026-03-01T12:00:00Z  hello             state       asleep after 15m idle\n", "", "events", "hello")
 	tt.expect(exitOK, `{"seq":1,"at":"2026-03-01T12:00:00Z","app":"hello","type":"state","state":"asleep","message":"asleep after 15m idle"}`+"\n",
 		"", "events", "hello", "--json")
+	tt.expect(exitOK, "2026-03-01T12:00:00Z  -                 config      reloaded\uFFFD\n", "", "events", "-n", "1")
+	tt.expect(exitOK, "2026-03-01T12:00:00Z  hello             state       asleep after 15m idle\n", "", "events", "hello", "-n", "9")
 }
 
 func TestFollowedEventsEndWithTheReader(t *testing.T) {
 	tt := newTerminal(t, hello())
+	tt.ctl.Emit(admin.Event{App: "hello", Type: "state", Message: "long ago"})
 	tt.ctl.Emit(admin.Event{App: "hello", Type: "state", Message: "one"})
 	ctx, cancel := context.WithCancel(context.Background())
 	out := newWatchedBuffer()
@@ -132,8 +135,11 @@ func TestFollowedEventsEndWithTheReader(t *testing.T) {
 		out.waitFor(t, "two")
 		cancel()
 	}()
-	if code := run(ctx, newRoot(tt.world(out, tt.err)), []string{"events", "-f"}); code != exitOK {
+	if code := run(ctx, newRoot(tt.world(out, tt.err)), []string{"events", "-f", "-n", "1"}); code != exitOK {
 		t.Errorf("exit %d, %s", code, tt.err.take())
+	}
+	if text := out.take(); strings.Contains(text, "long ago") || strings.Count(text, "one\n") != 1 || strings.Count(text, "two\n") != 1 {
+		t.Errorf("shown:\n%s", text)
 	}
 }
 
