@@ -380,7 +380,9 @@ func (x *explorer) run(w *world, fx *Effects) {
 	defer func() { x.stepping = false }()
 	for i := range fx.n {
 		e := fx.list[i]
-		x.say("    %s", e)
+		if x.log != nil { // else e would be moved to the heap each time
+			x.say("    %s", e)
+		}
 		x.checkEffect(w, e)
 		outside := x.execute(w, e)
 		x.follow(w)

@@ -13,7 +13,7 @@ import (
 const (
 	stateCap     = 600_000
 	totalCap     = 2_000_000
-	stateCapFull = 8_000_000
+	stateCapFull = 20_000_000
 )
 
 func (c config) explorer() *explorer {

@@ -400,7 +400,9 @@ func (x *explorer) feed(w *world, e Event) {
 		w.left.fresh--
 		e.Fresh = 0
 	}
-	x.say("%s", e)
+	if x.log != nil { // else e would be moved to the heap each time
+		x.say("%s", e)
+	}
 	x.before, x.event = w.s, e
 	next, fx := x.step(w.s, e)
 	x.checkStep(w, &next)
@@ -427,10 +429,9 @@ func (x *explorer) start(w *world) {
 		f := Found{ID: GenID(g.id), Rel: w.release(g.rev), Restart: uint32(g.restart), Stage: stageOf(g.phase)}
 		f.Rel.Ran = true
 		f.Alive = g.proc == procRunning && g.healthy && g.phase >= phaseSwitching
-		if f.Alive && x.cfg.doubts && x.choose(2) == 1 {
+		if g.adoptable() && x.cfg.doubts && x.choose(2) == 1 {
 			f.Alive = false // it does not answer its one connect
 		}
-		g.untold = f.Alive && g.proc == procExited
 		found = append(found, f)
 	}
 	x.say("usher starts: %+v", found)

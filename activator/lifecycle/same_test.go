@@ -113,7 +113,7 @@ func (w *world) forgetGens(c *config) {
 			continue // it serves or starts, or would serve after a crash
 		}
 		g.restart = 0
-		if g.proc != procRunning && g.phase != phaseNone { // found or not is all that matters
+		if g.proc != procRunning && g.op != GoDone && g.phase != phaseNone { // found or not is all that matters
 			g.phase = phaseStopping
 		}
 		if !c.heads && !c.cache { // nobody asks who has answered
@@ -126,7 +126,7 @@ func (w *world) forgetGens(c *config) {
 		if g.op == HealthDone && !c.late { // its answer is heard by nobody
 			g.op = EventNone
 		}
-		told := w.up || g.phase >= phaseRetiring
+		told := g.phase >= phaseRetiring
 		if told && g.op == EventNone && g.proc == procRunning { // the stop finds out
 			g.proc, g.phase = procExited, phaseStopping
 		}
