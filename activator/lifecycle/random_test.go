@@ -26,6 +26,7 @@ func randomLife(t *rapid.T, spoil func(*explorer)) (total int) {
 		c.commits = append(c.commits, rapid.SampledFrom(kinds).Draw(t, "release"))
 	}
 	x := c.explorer()
+	x.whole = true
 	spoil(x)
 	w := c.start()
 	x.log = t.Logf
