@@ -114,7 +114,8 @@ func (e *Edge) Finish(r *Request, res Result) (cut bool) {
 	if cut = !r.land(); cut {
 		res.Ending, res.Cause = Failed, CauseDrainCut
 	}
-	if s := r.stream.Swap(nil); s != nil {
+	if s := r.stream.Load(); s != nil {
+		r.stream.Store(nil)
 		r.counters.streams.Add(-1)
 		s.ended(res)
 	}
