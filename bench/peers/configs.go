@@ -202,7 +202,7 @@ func homeless(dir string) []string {
 const manyHosts = 1000
 
 // planUsher has everything on: an app for each of the hosts, forwarded fields,
-// metrics, and one app whose answers are cached.
+// metrics, and one app whose answers are cached. Its log has the lines of nginx's.
 func planUsher(s site) setup {
 	log := "off"
 	if s.accessLog != "" {
@@ -217,6 +217,7 @@ func planUsher(s site) setup {
 		fmt.Sprintf("run = %q", filepath.Join(s.dir, "run")),
 		`cgroup = "off"`,
 		fmt.Sprintf("access_log = %q", log),
+		`access_log_format = "combined"`,
 		"",
 	))
 	for i := range s.hosts {
