@@ -29,7 +29,7 @@ func (o *operation) concerns(rel lc.Release, restart uint32) bool {
 		return o.fallback == uint64(rel.Rev)
 	}
 	switch o.Kind {
-	case KindDeploy, KindRollback:
+	case KindDeploy, KindRollback, KindResume:
 		return o.Revision == uint64(rel.Rev)
 	case KindRestart:
 		return restart >= o.restart
@@ -195,6 +195,8 @@ func (r *runner) closeQuiet(o *operation) {
 	switch {
 	case r.state.Slot.State == lc.SlotDown:
 		r.close(o, OpDown, r.downText(r.state.Slot))
+	case o.Kind == KindResume:
+		r.close(o, OpDone, "")
 	case o.Kind == KindRestart:
 		r.close(o, OpDone, "nothing was running; a new cache generation was opened")
 	default:

@@ -466,41 +466,6 @@ func TestARestartWhoseAppCrashesBeforeItBeginsStillEnds(t *testing.T) {
 	})
 }
 
-func TestPauseParksAndResumeReleases(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.apply(r.app("v1"))
-		r.get("v1")
-		ctx := context.Background()
-		op, err := r.act.Pause(ctx, Change{App: "hello"}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.wantOp(op, OpDone)
-		r.wantState("paused")
-		got := make(chan error, 1)
-		go func() {
-			_, err := r.edge.get(ctx, "hello", 0)
-			got <- err
-		}()
-		synctest.Wait()
-		deploy := r.wantOp(r.deploy("v2"), OpCommitted)
-		if !strings.Contains(deploy.Reason, "paused") {
-			t.Errorf("reason %q", deploy.Reason)
-		}
-		r.restart() // a pause survives usher
-		r.wantState("paused")
-		if err := <-got; !errors.Is(err, errDead) {
-			t.Errorf("the parked request got %v", err)
-		}
-		if op, err = r.act.Resume(ctx, Change{App: "hello"}); err != nil {
-			t.Fatal(err)
-		}
-		r.wantOp(op, OpDone)
-		settle(5 * time.Second)
-		r.get("v2")
-	})
-}
-
 func TestRemoveDrainsStopsAndForgets(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.apply(r.app("v1"))

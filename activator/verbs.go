@@ -333,7 +333,8 @@ func (a *Activator) Pause(_ context.Context, c Change, maintenance bool) (Operat
 	})
 }
 
-// Resume ends a pause.
+// Resume ends a pause. What was committed meanwhile and starts now, a release or a
+// restart, is what the operation is about then, as if it had been asked for now.
 func (a *Activator) Resume(_ context.Context, c Change) (Operation, error) {
 	return a.change(c, KindResume, func(r *runner, o *operation) error {
 		err := r.update(c.IfVersion, func(rec *store.App) error {
@@ -343,10 +344,34 @@ func (a *Activator) Resume(_ context.Context, c Change) (Operation, error) {
 		if err != nil {
 			return err
 		}
-		o.ended = func(s *lc.State) bool { return !s.Paused }
+		if rel, ok := r.record.Release(uint64(r.owed())); ok {
+			o.Revision, o.Digest = rel.Revision, rel.Digest
+			o.step(StepCommitted, "revision "+itoa(int(rel.Revision))+", during the pause", r.act.now())
+			r.tell(o, fmt.Sprintf("resume: revision %d (%s) starts", rel.Revision, rel.Build))
+		} else {
+			o.ended = func(s *lc.State) bool { return !s.Paused }
+		}
 		r.step(lc.Event{Kind: lc.ResumeAsked})
 		return nil
 	})
+}
+
+// owed is the revision that a paused app moves to when it is resumed, though nobody
+// asks for it then; 0: none.
+func (r *runner) owed() lc.Revision {
+	s := &r.state
+	want := s.Desired.Rev
+	switch {
+	case s.Halt != lc.HaltNone || s.DownHeld:
+		return 0
+	case want == s.Held || want == s.Deferred:
+		want = s.Good.Rev
+	}
+	serves := s.Cur.Stage == lc.Serving
+	if serves && (s.Cur.Rel.Rev != want || s.Cur.Restart != s.Restarts) || !serves && s.StartWanted {
+		return want
+	}
+	return 0
 }
 
 // Remove drains and stops the app and forgets it.

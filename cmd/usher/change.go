@@ -14,7 +14,7 @@ func (c *cli) changeCommands() []*cobra.Command {
 	return []*cobra.Command{
 		c.plainCommand("wake", "Start a sleeping app now", (*client.Client).Wake),
 		c.plainCommand("sleep", "Stop an idle app until its next request", (*client.Client).Sleep),
-		c.plainCommand("resume", "Serve a paused app again", (*client.Client).Resume),
+		c.resumeCommand(),
 		c.removeCommand(),
 		c.pauseCommand(),
 		c.restartCommand(),
@@ -70,6 +70,13 @@ func (c *cli) pauseCommand() *cobra.Command {
 that is built in, cached pages too. Either way the process stays, and the pause
 lasts over restarts of usher.`
 	cmd.Flags().BoolVar(&maintenance, "maintenance", false, "answer 503 at once instead of making requests wait")
+	return cmd
+}
+
+func (c *cli) resumeCommand() *cobra.Command {
+	cmd := c.plainCommand("resume", "Serve a paused app again", (*client.Client).Resume)
+	cmd.Long = `A release or a restart that was committed during the pause starts now: resume
+shows its steps and ends as usher deploy would.`
 	return cmd
 }
 
