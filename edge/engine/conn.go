@@ -61,6 +61,7 @@ type conn struct {
 	bodyClock clock                        // of the pump
 	waitUntil atomic.Uint64                // moment: the deadline of a wait for the app
 	armed     atomic.Bool                  // the watcher knows the connection
+	watched   int32                        // by that number; guarded by the watcher's lock
 	cutShort  atomic.Bool                  // Shutdown's time was up
 	severed   atomic.Bool                  // cut: not a byte more
 	finished  atomic.Bool                  // the watcher saw the client close its sending side

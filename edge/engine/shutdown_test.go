@@ -141,6 +141,42 @@ func TestShutdownResetsWhatIsNotDoneInTime(t *testing.T) {
 	}
 }
 
+// What is cut is closed by another than the goroutine that has armed it, and its
+// number may be another's before that one forgets it.
+func TestAConnectionThatWasCutIsNotWatchedAnyMore(t *testing.T) {
+	w, err := newWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	armed := func() *conn {
+		nc, err := net.ListenUDP("udp", nil) // any socket does
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		c := &conn{nc: nc}
+		if c.raw, err = nc.SyscallConn(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.arm(c, watchFin); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	cut := armed()
+	cut.nc.Close()
+	next := armed() // has that number, most likely
+	w.forget(cut)
+	if n := len(w.armed); n != 1 || w.armed[next.watched].conn != next {
+		t.Errorf("%d are watched, want the other one", n)
+	}
+	next.nc.Close()
+	if w.forget(next); len(w.armed) != 0 {
+		t.Error("what was closed before it was forgotten is watched")
+	}
+}
+
 // D01, D07: what is left at the end of a drain is cut, and counted as such.
 func TestTheEndOfADrainCutsWhatIsLeft(t *testing.T) {
 	o := newTCPOrigin(t, func(s *stage) {

@@ -80,7 +80,7 @@ func (w *watcher) add(fd int32, events uint32, c *conn) error {
 	w.mu.Lock()
 	w.seq++
 	_, again := w.armed[fd]
-	w.armed[fd] = watch{seq: w.seq, conn: c}
+	w.armed[fd], c.watched = watch{seq: w.seq, conn: c}, fd
 	ev := unix.EpollEvent{Events: events, Fd: fd, Pad: w.seq}
 	w.mu.Unlock()
 	op := unix.EPOLL_CTL_ADD
@@ -99,13 +99,14 @@ func (w *watcher) add(fd int32, events uint32, c *conn) error {
 	return nil
 }
 
-// forget must be called before an armed connection is closed.
+// forget must be called before an armed connection is closed, or, if something else
+// has closed it, when it is over: its number may be another's by then.
 func (w *watcher) forget(c *conn) {
-	_ = c.raw.Control(func(fd uintptr) { // an error means that it is closed already
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.armed, int32(fd))
-	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.armed[c.watched].conn == c {
+		delete(w.armed, c.watched)
+	}
 }
 
 func (w *watcher) run() {

@@ -33,8 +33,11 @@ func heldApp(lines ...string) app {
 func startBeside(t *testing.T, a app) (*usher, int) {
 	t.Helper()
 	u := start(t, options{apps: []app{a, {name: "beside", lines: []string{`limits = { memory = "256MiB" }`}}}})
-	if l := u.status("beside").Limits; l == nil || l.Level == "none" {
-		t.Skipf("needs the memory and pids controllers in cgroup v2, which make vm-test has: %+v", l)
+	switch l := u.status("beside").Limits; {
+	case l == nil:
+		t.Fatal("status knows no limits of an app that has some")
+	case l.Level == "none":
+		t.Skipf("needs the memory and pids controllers in cgroup v2, which make vm-test has: %s", l.Problem)
 	}
 	return u, u.pid("beside")
 }
