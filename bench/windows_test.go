@@ -255,12 +255,12 @@ func (s staleAfter) Status(ctx context.Context, app string) (State, error) {
 
 func TestSaturationIsWhatIsAnsweredAndNotWhatIsAsked(t *testing.T) {
 	target := serveHTTP(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-time.After(5 * time.Millisecond) }))
-	got, err := Saturation(testContext(t), Load{Targets: []Target{target}, Connections: 4}, 300*time.Millisecond)
+	got, err := Saturation(testContext(t), Load{Targets: []Target{target}, Connections: 4}, time.Second)
 	if err != nil || got > 4*200 || got < 10 {
 		t.Errorf("%g requests/s over 4 connections whose answers take 5 ms, %v", got, err)
 	}
 	failing := serveHTTP(t, http.NotFoundHandler())
-	if got, err := Saturation(testContext(t), Load{Targets: []Target{failing}, Connections: 4}, 100*time.Millisecond); err == nil ||
+	if got, err := Saturation(testContext(t), Load{Targets: []Target{failing}, Connections: 4}, time.Second); err == nil ||
 		!strings.Contains(err.Error(), "status_404") {
 		t.Errorf("%g, %v", got, err)
 	}
