@@ -16,8 +16,11 @@
 //     once if they are rare, otherwise within 50 ms.
 //   - Every entry is either written or counted as dropped, as long as Close is
 //     called after the last Write has returned.
+//   - A line that an earlier process was killed within is left as it is, and the
+//     next one begins behind it on its own.
 //
-// Callers may not assume that lines are on the disk: nothing is synced.
+// Callers may not assume that lines are on the disk: nothing is synced. A process
+// that is killed loses what waits, and nothing counts it.
 package accesslog
 
 import (

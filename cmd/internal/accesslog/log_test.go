@@ -350,6 +350,42 @@ func TestReopenGoesOverToANewFileAndLosesNothing(t *testing.T) {
 	}
 }
 
+// A process that was killed may have left a part of a line.
+func TestLinesAfterAKilledWriterBeginANewLine(t *testing.T) {
+	for _, reopened := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "access.log")
+		torn := func() {
+			if err := os.WriteFile(path, []byte("whole\nhal"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !reopened {
+			torn()
+		}
+		l, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reopened {
+			torn()
+			if err := l.Reopen(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.Write(number(0))
+		closeLog(t, l)
+		if l, err = Open(path, Options{}); err != nil { // it ends with a whole line now
+			t.Fatal(err)
+		}
+		l.Write(number(1))
+		closeLog(t, l)
+		got, err := os.ReadFile(path)
+		if want := fmt.Sprintf("whole\nhal\n%s%s", jsonLine(number(0)), jsonLine(number(1))); err != nil || string(got) != want {
+			t.Errorf("reopened %t: %v, %s\nwant %s", reopened, err, got, want)
+		}
+	}
+}
+
 func TestAFailedReopenKeepsTheOldFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "access.log")
 	l, err := Open(path, Options{})

@@ -56,6 +56,7 @@ type writer struct {
 // run ends when Close was called and the queue is empty.
 func (w *writer) run() {
 	defer close(w.l.ended)
+	w.torn = endsTorn(w.out.path)
 	gather := time.NewTimer(flushGap)
 	defer gather.Stop()
 	for {
@@ -78,8 +79,25 @@ func (w *writer) run() {
 func (w *writer) swap(s swap) {
 	w.flush()
 	err := w.out.close()
-	w.out.w, w.out.file, w.torn = s.file, s.file, false
+	w.out.w, w.out.file, w.torn = s.file, s.file, endsTorn(w.out.path)
 	s.done <- err
+}
+
+// endsTorn says whether a file ends within a line, as when usher was killed while
+// it wrote one.
+func endsTorn(path string) bool {
+	st, err := os.Stat(path)
+	if err != nil || !st.Mode().IsRegular() || st.Size() == 0 {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false // it may be written and not read
+	}
+	defer f.Close()
+	var last [1]byte
+	_, err = f.ReadAt(last[:], st.Size()-1)
+	return err == nil && last[0] != '\n'
 }
 
 // take makes a batch of what is in the queue.
