@@ -113,6 +113,16 @@ func TestThePictureIsWellFormedAndShowsWhatHappened(t *testing.T) {
 	}
 }
 
+func TestAllThreePhasesOfASwapFitAboveThePicture(t *testing.T) {
+	r := sampleResult()
+	for i := range r.Phases {
+		r.Phases[i].Requests, r.Phases[i].Latency = 54321, Latency{P50MS: 12.3, P99MS: 45.6, MaxMS: 78.9}
+	}
+	if svg := r.svg(); strings.Contains(svg, "…") || strings.Count(svg, "54321 requests, p50/p99/max 12.3/45.6/78.9 ms") != 3 {
+		t.Error("the line of the phases is cut")
+	}
+}
+
 func TestAPictureOfNothingIsStillAPicture(t *testing.T) {
 	a := account{scenario: "wake", load: Load{}.withDefaults()}
 	svg := a.result().svg()

@@ -133,10 +133,10 @@ func (p *picture) header() {
 	var parts []string
 	for _, phase := range p.r.Phases {
 		l := phase.Latency
-		parts = append(parts, fmt.Sprintf("%s: %d requests, p50 %s, p99 %s, max %s ms",
+		parts = append(parts, fmt.Sprintf("%s: %d requests, p50/p99/max %s/%s/%s ms",
 			phase.Name, phase.Requests, ms(l.P50MS), ms(l.P99MS), ms(l.MaxMS)))
 	}
-	p.text(24, 104, "soft", shorten(strings.Join(parts, "   ·   "), 170))
+	p.text(24, 104, "soft", shorten(strings.Join(parts, " · "), 170))
 }
 
 // legend explains the marks, at the top right.
