@@ -70,16 +70,15 @@ func configs() []config {
 	}
 }
 
-// widened is c within the bounds of `make explore`: three releases, the first and
-// the third alike, and two crashes of usher and of the app where it is to be wide,
-// and everywhere at least one crash of each.
+// widened is c within the bounds of `make explore`: one more release, like the first,
+// and at least one crash of usher and one exit of the app, or two where it is wide.
 func (c config) widened() config {
+	c.commits = append(slices.Clone(c.commits), c.commits[0])
+	least := uint8(1)
 	if c.wide {
-		c.commits = append(slices.Clone(c.commits), c.commits[0])
-		c.left.usher, c.left.app = 2, 2
-		return c
+		least = 2
 	}
-	c.left.usher, c.left.app = max(c.left.usher, 1), max(c.left.app, 1)
+	c.left.usher, c.left.app = max(c.left.usher, least), max(c.left.app, least)
 	c.asks |= askSleep | askRequest
 	return c
 }

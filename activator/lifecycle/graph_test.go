@@ -40,7 +40,7 @@ type config struct {
 	between   bool   // people may ask something while a switch is under way
 	uncertain bool   // a record that is said to have failed may have taken place
 	pauses    bool   // tell how long the pauses of a back-off have grown
-	wide      bool   // three releases and two crashes of each kind within the large bounds
+	wide      bool   // two crashes of each kind within the large bounds
 	within    string // the configuration of which it is a part, so that it need not be visited on its own
 }
 
