@@ -396,15 +396,16 @@ func (x *explorer) asked(w *world, e Event) (Event, bool) {
 // feed runs one step.
 func (x *explorer) feed(w *world, e Event) {
 	e.Fresh = w.fresh()
-	if w.left.fresh > 0 && x.choose(2) == 1 {
-		w.left.fresh--
-		e.Fresh = 0
-	}
 	if x.log != nil { // else e would be moved to the heap each time
 		x.say("%s", e)
 	}
 	x.before, x.event = w.s, e
 	next, fx := x.step(w.s, e)
+	if w.left.fresh > 0 && next.Next.ID == e.Fresh && x.choose(2) == 1 { // one is needed, and there is none
+		w.left.fresh--
+		x.event.Fresh = 0
+		next, fx = x.step(w.s, x.event)
+	}
 	x.checkStep(w, &next)
 	w.s = next
 	x.run(w, &fx)
@@ -437,11 +438,12 @@ func (x *explorer) start(w *world) {
 	x.say("usher starts: %+v", found)
 	x.before, x.event = State{}, Event{}
 	fresh := w.fresh()
-	if w.left.fresh > 0 && x.choose(2) == 1 {
+	next, fx := x.rec(durable, slices.Clone(found), fresh)
+	if w.left.fresh > 0 && (next.Next.ID == fresh || next.Cur.ID == fresh) && x.choose(2) == 1 {
 		w.left.fresh--
 		fresh = 0
+		next, fx = x.rec(durable, slices.Clone(found), fresh)
 	}
-	next, fx := x.rec(durable, slices.Clone(found), fresh)
 	x.checkAdopted(w, found, &next)
 	w.s = next
 	if next.Cur.ID == fresh && fresh != 0 { // the runner makes a generation for a target that serves at once
