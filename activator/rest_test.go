@@ -137,30 +137,18 @@ func TestAnAppThatWasWokenAndPutToSleepKeepsNothingThatTheRecordTells(t *testing
 	})
 }
 
-// lookedAt notes the records that a reload looks at.
-type lookedAt struct {
-	store.Commits
-	names []string
-}
-
-func (l *lookedAt) UpdateAll(apps []string, fn func(*store.App) (bool, error)) ([]store.App, error) {
-	l.names = append(l.names, apps...)
-	return l.Commits.UpdateAll(apps, fn)
-}
-
 func TestAReloadLooksAtTheRecordsOfWhatChangedOnly(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		apps := []App{r.app("v1"), r.app("v1"), r.app("v1")}
 		apps[1].Name, apps[2].Name = "other", "third"
 		r.apply(apps...)
-		seen := &lookedAt{Commits: r.act.commits}
-		r.act.commits = seen
 		reload := func(when string, changed, looked []string) {
 			t.Helper()
-			seen.names = nil
 			ch := r.apply(apps...)
-			if !slices.Equal(ch.Changed, changed) || len(ch.Changed)+len(ch.Unchanged) != len(apps) || !slices.Equal(seen.names, looked) {
-				t.Errorf("%s: changes %+v, looked at %q", when, ch, seen.names)
+			r.w.mu.Lock()
+			defer r.w.mu.Unlock()
+			if !slices.Equal(ch.Changed, changed) || len(ch.Changed)+len(ch.Unchanged) != len(apps) || !slices.Equal(r.w.looked, looked) {
+				t.Errorf("%s: changes %+v, looked at %q", when, ch, r.w.looked)
 			}
 		}
 		reload("nothing changed", nil, nil)

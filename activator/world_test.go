@@ -43,7 +43,8 @@ type world struct {
 	stopErr  error
 	limits   map[string]cgroup.Limits // what the generations of an app share
 	limitErr error
-	unlimit  error // why nothing can be limited
+	unlimit  error    // why nothing can be limited
+	looked   []string // the records that the last reload has looked at
 }
 
 func newWorld(t *testing.T) *world {
@@ -672,6 +673,9 @@ func (c commits) UpdateAll(apps []string, fn func(*store.App) (bool, error)) ([]
 	for _, name := range apps {
 		before[name], _ = c.Get(name)
 	}
+	c.w.mu.Lock()
+	c.w.looked = slices.Clone(apps)
+	c.w.mu.Unlock()
 	all, err := c.Commits.UpdateAll(apps, fn)
 	wrote := false
 	for _, name := range apps {
