@@ -36,7 +36,7 @@ func (r *runner) raiseLimit(e lc.Effect) {
 }
 
 // restoreLimit reads what the app is held to and, if it is not that of the one
-// generation that is left, makes it so. With the last generation it goes by itself.
+// generation that is left, makes it so.
 func (r *runner) restoreLimit(e lc.Effect) {
 	want := r.limitsOf(e.Gen)
 	is, err := r.act.backend.Limits(r.name)

@@ -208,3 +208,52 @@ func limitAfterCrash(t *testing.T, mode, second string, n int) (done bool) {
 	})
 	return done || t.Failed()
 }
+
+// What serves after a crash need be neither what is desired nor what is good: the
+// release that raised the limit may have been replaced while usher was down.
+func TestTheNextStartRestoresALimitThatNoReleaseWithAPointerHas(t *testing.T) {
+	n, restored := 1, 0
+	for ; !limitOfAnotherAfterCrash(t, n, &restored); n++ { //nolint:revive // all is in the condition
+	}
+	if restored == 0 {
+		t.Error("no crash has left such a limit")
+	}
+	t.Logf("%d crash points, %d starts that restore", n-1, restored)
+}
+
+// limitOfAnotherAfterCrash crashes usher right after the n-th effect of a change
+// from no limits to some; by the next start the file names a target that does not
+// answer, so that what served serves on.
+func limitOfAnotherAfterCrash(t *testing.T, n int, restored *int) (done bool) {
+	t.Helper()
+	inBubble(t, func(r *rig) {
+		a := r.app("v1 last=1s")
+		bound := a
+		limited(100 * mib)(&bound)
+		r.crash()
+		r.start(n)
+		r.apps = []App{a}
+		done = story{acts: func(p *player) {
+			p.request(0)
+			p.file(bound)
+			p.pass(time.Minute)
+		}}.tell(r)
+		if done {
+			return
+		}
+		toTarget(&a)
+		r.apps = []App{a}
+		r.restart()
+		settle(3 * time.Minute)
+		for _, p := range r.w.alive("hello") {
+			r.wantLimit(p.limits.Memory)
+		}
+		events, _ := r.act.Events(0, 10_000)
+		for _, e := range events {
+			if e.Kind == "recovery" && strings.Contains(e.Text, "limits of two") {
+				*restored++
+			}
+		}
+	})
+	return done || t.Failed()
+}

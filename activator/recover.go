@@ -114,6 +114,7 @@ func (r *runner) durable(rec *store.App) lc.State {
 	s := lc.State{
 		Reported: lc.Revision(rec.Reported), Restarts: uint32(rec.Restarts), DownHeld: rec.DownHeld,
 		Paused: rec.Paused, Maintenance: rec.Maintenance,
+		Limit: lc.LimitRaised, // any release may have raised it, one that is forgotten too: what it is is read when it is restored
 	}
 	if rel, ok := rec.Release(rec.Desired); ok {
 		s.Desired = r.coreRelease(*rel)
@@ -123,9 +124,6 @@ func (r *runner) durable(rec *store.App) lc.State {
 	}
 	if rec.Failures[rec.Desired].HeldDown {
 		s.Held = s.Desired.Rev
-	}
-	if s.Desired.Limited || s.Good.Limited { // what it is is read when it is restored
-		s.Limit = lc.LimitRaised
 	}
 	return s
 }

@@ -27,7 +27,7 @@ const (
 	Stop         // cancel what is under way for Gen, then TERM, grace, kill, prove empty → StopDone
 	TrySleep     // retire Gen's target if nothing is in flight, storing Slot → SleepDone
 	Forget       // remove Gen's record and its leftovers
-	RestoreLimit // lower the limit that the app's generations share to that of Gen (0: none is left) → RestoreDone
+	RestoreLimit // lower the limit that the app's generations share to that of Gen → RestoreDone
 
 	Arm    // Timer, Level
 	Disarm // Timer

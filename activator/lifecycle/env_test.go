@@ -1,6 +1,9 @@
 package lifecycle
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // The environment of the core as the runner makes it: what is durable, what is
 // alive, what is under way and what the edge holds. One world is one state of
@@ -152,6 +155,11 @@ func (w *world) dropGen(id GenID) {
 			return
 		}
 	}
+}
+
+// emptied: with the last process of an app the limit goes.
+func (w *world) emptied() {
+	w.raised = w.raised && slices.ContainsFunc(w.gens[:w.ng], func(g worldGen) bool { return g.proc != procNone })
 }
 
 func (w *world) queue(a answer) {
@@ -336,6 +344,7 @@ func (x *explorer) crash(w *world) {
 		}
 		w.dropGen(GenID(g.id))
 	}
+	w.emptied()
 	w.d.heldDown = w.d.downHeld
 	w.s, w.slot, w.up, w.gone = State{}, Slot{}, false, false
 	w.local, w.nl, w.late = [maxLocal]answer{}, 0, answer{}
@@ -486,6 +495,7 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 			w.g.ends()
 		}
 		w.dropGen(e.Gen)
+		w.emptied()
 		return true
 	case RaiseLimit: // one that failed may have changed it
 		if x.limited(w, RaiseDone, e) || x.script.choose(2) == 1 {
@@ -553,7 +563,8 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 // limited answers a change of the limit that the generations share.
 func (x *explorer) limited(w *world, k EventKind, e Effect) bool {
 	a := answer{kind: k, gen: uint8(e.Gen)}
-	if x.choose(2) == 1 {
+	bound := slices.ContainsFunc(w.d.rels[:], func(r uint8) bool { return r&relLimited != 0 }) // else it is read and nothing is to be changed
+	if bound && x.choose(2) == 1 {
 		a.res, a.why = Refused, ReasonNotLimited
 	}
 	w.queue(a)

@@ -17,9 +17,14 @@ func (m *machine) raiseLimit() {
 	m.next(Raising, RaiseLimit)
 }
 
-// restoreLimit lowers the limit when only one generation is left, or none.
+// restoreLimit lowers the limit when only one generation is left. With the last one
+// it goes by itself.
 func (m *machine) restoreLimit() {
 	if m.fenced() || m.s.Limit != LimitRaised || m.s.Next.ID != 0 || m.s.Old.ID != 0 {
+		return
+	}
+	if m.s.Cur.ID == 0 {
+		m.s.Limit = LimitOne
 		return
 	}
 	m.s.Limit = LimitRestoring

@@ -62,6 +62,18 @@ func TestAfterACrashTheLimitIsRestoredWhenWhatIsLeftIsGone(t *testing.T) {
 	}
 }
 
+func TestWithTheLastGenerationTheLimitGoesByItself(t *testing.T) {
+	was := State{Desired: Release{Rev: 1, Ran: true}, Good: Release{Rev: 1, Ran: true}, Reported: 1, Limit: LimitRaised}
+	s, f := Recover(was, []Found{found(1, Serving, false)}, 9)
+	if got := f.String(); got != "Stop g1; Place asleep cache r1.0" || s.Limit != LimitRaised {
+		t.Fatalf("got %s, limit %d", got, s.Limit)
+	}
+	s, f = Step(s, Event{Kind: StopDone, Gen: 1})
+	if got := f.String(); got != "Forget g1" || s.Limit != LimitOne {
+		t.Fatalf("got %s, limit %d", got, s.Limit)
+	}
+}
+
 func TestAnAnswerAboutTheLimitThatNobodyWaitsForDoesNothing(t *testing.T) {
 	s := serving(t, "limited").s
 	for _, l := range []Limit{LimitOne, LimitStuck} {

@@ -417,12 +417,10 @@ func (x *explorer) start(w *world) {
 	durable := State{
 		Desired: w.release(w.d.desired), Good: w.release(w.d.good), Reported: Revision(w.d.reported),
 		Restarts: uint32(w.d.restarts), DownHeld: w.d.downHeld, Paused: w.d.paused, Maintenance: w.d.maintain,
+		Limit: LimitRaised, // what it is is read when it is restored
 	}
 	if w.d.held&(1<<w.d.desired) != 0 {
 		durable.Held = durable.Desired.Rev
-	}
-	if durable.Desired.Limited || durable.Good.Limited { // what it is is read when it is restored
-		durable.Limit = LimitRaised
 	}
 	var found []Found
 	for i := range w.ng {

@@ -411,7 +411,7 @@ func recoverMutants() []mutant {
 			name: "forgets what is left of a generation", config: "overlap", caught: []string{"I8"},
 			rec: func(durable State, found []Found, fresh GenID) (State, Effects) {
 				s, f := Recover(durable, found, fresh)
-				s.Old = Gen{}
+				s.Old, s.Limit = Gen{}, LimitOne
 				f.drop(Stop)
 				return s, f
 			},

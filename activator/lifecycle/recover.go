@@ -12,8 +12,8 @@ type Found struct {
 
 // Recover places an app after usher was started again. durable carries what was
 // committed: Desired, Good, Reported, Held, DownHeld, Restarts, Paused,
-// Maintenance; and LimitRaised, if the app's limit may be that of two. found is ordered by generation number, oldest first, at most
-// three.
+// Maintenance; and LimitRaised, if the app's limit may be that of two. found is
+// ordered by generation number, oldest first, at most three.
 //
 // From the record of the switch on it only rolls forward: the youngest
 // generation recorded as switching or serving that is alive serves, unless a
