@@ -106,6 +106,9 @@ type Load struct {
 	Phase string
 	// Seed fixes gaps, methods and targets; equal seeds make equal runs.
 	Seed uint64
+
+	// oldest is what Run.ExpectGeneration is told before the first request.
+	oldest uint64
 }
 
 // Most requests of one run, a bound on memory (about 60 bytes each).

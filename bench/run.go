@@ -23,6 +23,7 @@ type Run struct {
 	paceErr  error         // why pacing ended before the schedule; read after paced
 	stop     chan struct{}
 	stopOnce sync.Once
+	stopAt   time.Duration // of the schedule; read after stop
 
 	generation atomic.Uint64 // oldest generation that may answer from now on; 0 = any
 
@@ -69,6 +70,7 @@ func startSchedule(ctx context.Context, load Load, due []time.Duration) (*Run, e
 	// timeout just before that deadline shows in ctx.Err, and the server be blamed.
 	cut, release := context.WithCancel(context.WithoutCancel(ctx))
 	unlink := context.AfterFunc(ctx, release)
+	r.ExpectGeneration(load.oldest)
 	// The clock starts when everything that must be built is built.
 	r.start = time.Now()
 	for id := range workers {
@@ -89,6 +91,7 @@ func startSchedule(ctx context.Context, load Load, due []time.Duration) (*Run, e
 // already due are finished. It is idempotent and does not wait.
 func (r *Run) Stop() {
 	r.stopOnce.Do(func() {
+		r.stopAt = r.elapsed()
 		close(r.stop)
 		// Closing the timer only interrupts a sleep; there is nothing to save.
 		_ = r.alarm.stop()
@@ -152,7 +155,9 @@ func (r *Run) pace(ctx context.Context) {
 				return
 			}
 		}
-		if r.stopped() {
+		// What was due by then is sent, however late the pacer is: a busy machine
+		// must not thin out the end of a schedule.
+		if r.stopped() && at > r.stopAt {
 			return
 		}
 		r.queue <- int32(i)

@@ -71,12 +71,13 @@ func (s *swapping) round(ctx context.Context, round int) error {
 	if err != nil {
 		return fmt.Errorf("status of %s before the swap: %w", s.plan.App, err)
 	}
-	run, err := Start(ctx, s.plan.Load)
+	load := s.plan.Load
+	if round > 1 {
+		load.oldest = before.Generation
+	}
+	run, err := Start(ctx, load)
 	if err != nil {
 		return err
-	}
-	if round > 1 {
-		run.ExpectGeneration(before.Generation)
 	}
 	change := &Change{From: before.Generation}
 	first := len(s.windows)

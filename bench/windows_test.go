@@ -137,6 +137,9 @@ func TestBeforeEachHoldTheProcessIsStartedAlone(t *testing.T) {
 	u := newFakeUsher(30 * time.Millisecond)
 	plan := swapPlan(t, u)
 	plan.Lead, plan.Tail, plan.Swaps = 30*time.Millisecond, 10*time.Millisecond, 3
+	// Each hold parks a request that was sent in it: the only one of its connection.
+	plan.Load.Connections = 1
+	u.ripe = func() bool { return u.parked == 1 }
 	var alone time.Duration
 	plan.Alone = func(context.Context) (OwnTimes, error) {
 		alone += time.Millisecond
@@ -215,10 +218,14 @@ func TestAnAnswerFromAnEarlierRoundsGenerationIsAFailure(t *testing.T) {
 	u := newFakeUsher(time.Millisecond)
 	plan := swapPlan(t, u)
 	plan.Lead, plan.Tail, plan.Swaps = 60*time.Millisecond, 10*time.Millisecond, 2
+	plan.Load.Connections = 1 // so that requests are sent in the order in which they are due
 	plan.Alone = func(context.Context) (OwnTimes, error) { return OwnTimes{}, nil }
 	var swaps atomic.Int64
 	change := plan.Change
 	plan.Change = func(ctx context.Context, run *Run) error {
+		if err := u.settled(ctx, run); err != nil {
+			return err
+		}
 		if swaps.Add(1) == 2 {
 			u.mu.Lock()
 			u.stale = false
@@ -226,7 +233,6 @@ func TestAnAnswerFromAnEarlierRoundsGenerationIsAFailure(t *testing.T) {
 		}
 		return change(ctx, run)
 	}
-	plan.Limit = 5 * time.Second
 	status := staleAfter{u, &swaps}
 	result, err := Swap(testContext(t), status, plan)
 	if err != nil {
@@ -254,14 +260,32 @@ func (s staleAfter) Status(ctx context.Context, app string) (State, error) {
 }
 
 func TestSaturationIsWhatIsAnsweredAndNotWhatIsAsked(t *testing.T) {
-	target := serveHTTP(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-time.After(5 * time.Millisecond) }))
-	got, err := Saturation(testContext(t), Load{Targets: []Target{target}, Connections: 4}, time.Second)
-	if err != nil || got > 4*200 || got < 10 {
-		t.Errorf("%g requests/s over 4 connections whose answers take 5 ms, %v", got, err)
+	const connections, takes = 4, 5 * time.Millisecond
+	rate, seen, err := saturate(t, connections, func(http.ResponseWriter, *http.Request) { <-time.After(takes) })
+	most := connections / takes.Seconds()
+	if err != nil || rate.perSecond > most || rate.answered > seen || rate.answered < seen-connections {
+		t.Errorf("%+v, the server saw %d, want %g/s at most over %d connections whose answers take %s; %v", rate, seen, most, connections, takes, err)
 	}
-	failing := serveHTTP(t, http.NotFoundHandler())
-	if got, err := Saturation(testContext(t), Load{Targets: []Target{failing}, Connections: 4}, time.Second); err == nil ||
-		!strings.Contains(err.Error(), "status_404") {
-		t.Errorf("%g, %v", got, err)
+	if rate, _, err := saturate(t, connections, http.NotFound); err == nil || !strings.Contains(err.Error(), "status_404") {
+		t.Errorf("%+v, %v", rate, err)
 	}
+}
+
+type saturation struct {
+	perSecond float64
+	answered  int
+}
+
+// saturate gives a server more and more time until something was answered.
+func saturate(t *testing.T, connections int, h http.HandlerFunc) (rate saturation, seen int, err error) {
+	t.Helper()
+	for d := time.Second / 2; d < limit; d *= 2 {
+		var n atomic.Int64
+		target := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); h(w, r) }))
+		rate.perSecond, err = Saturation(t.Context(), Load{Targets: []Target{target}, Connections: connections}, d)
+		if err == nil || !strings.Contains(err.Error(), "no request was answered") {
+			return saturation{rate.perSecond, int(math.Round(rate.perSecond * d.Seconds()))}, int(n.Load()), err
+		}
+	}
+	return rate, 0, err
 }
