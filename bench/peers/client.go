@@ -22,6 +22,7 @@ type shot struct {
 	rate        float64 // requests/s on a fixed schedule; 0: each answer is followed by the next request
 	warm        time.Duration
 	duration    time.Duration
+	least       int // requests that must have been answered right before it ends, however long that takes
 	// open and shut are called by the client at the two ends of what is
 	// measured.
 	open, shut func()
@@ -207,7 +208,7 @@ func (c *client) turn(ctx context.Context) (over bool, err error) {
 		c.tally.requests, c.tally.failures, c.tally.first = 0, 0, nil
 		c.tally.latency.Reset()
 	}
-	if c.opened > 0 && now >= c.closing {
+	if c.opened > 0 && now >= c.closing && c.tally.requests >= c.least {
 		c.tally.elapsed = c.now() - c.opened
 		c.shot.shut()
 		return true, nil

@@ -154,9 +154,6 @@ func (c *comparison) standingOf(name string) *standing {
 	return c.standing[slices.IndexFunc(c.standing, func(s *standing) bool { return s.kind.name == name })]
 }
 
-// noAnswer is the problem of a measurement that is too short for its peer.
-const noAnswer = "no request was answered"
-
 // measure fires one shot at one peer. A nil Sample means that there are no
 // figures; with a Sample the error is the first failed request's.
 func (c *comparison) measure(ctx context.Context, s *standing, w Work) (*Sample, error) {
@@ -167,7 +164,7 @@ func (c *comparison) measure(ctx context.Context, s *standing, w Work) (*Sample,
 	t, err := shot{
 		address: s.address, request: w.request(), length: w.length,
 		connections: w.Connections, rate: w.Rate,
-		warm: c.warm(), duration: c.Duration,
+		warm: c.warm(), duration: c.Duration, least: c.least,
 		open: m.Begin, shut: m.End,
 	}.fire(ctx)
 	if err != nil {
@@ -179,7 +176,7 @@ func (c *comparison) measure(ctx context.Context, s *standing, w Work) (*Sample,
 	}
 	s.emptyLog()
 	if t.requests == 0 {
-		return &Sample{Failures: t.failures}, errors.Join(errors.New(noAnswer), t.first)
+		return &Sample{Failures: t.failures}, errors.Join(errors.New("no request was answered"), t.first)
 	}
 	at := func(q float64) float64 { return float64(t.latency.ValueAtQuantile(q)) / 1e6 }
 	return &Sample{

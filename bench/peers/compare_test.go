@@ -18,7 +18,7 @@ import (
 
 // quick is a plan that takes a few seconds with all peers.
 func quick(t *testing.T) Plan {
-	return Plan{Usher: builtUsher(t), Rounds: 1, Duration: 100 * time.Millisecond, Say: t.Logf, hosts: 20}
+	return Plan{Usher: builtUsher(t), Rounds: 1, Duration: 100 * time.Millisecond, Say: t.Logf, hosts: 20, least: 20}
 }
 
 // withPath puts programs of the test's own before those of the machine; alone,
@@ -66,7 +66,6 @@ func TestEveryPeerThatIsInstalledDoesEveryWork(t *testing.T) {
 	if standing == 1 {
 		t.Log("no peer is installed; for a real comparison: apt-get install nginx haproxy varnish caddy")
 	}
-	figures := map[string]bool{}
 	if len(r.Works) != len(Works()) || r.Cut != "" || r.Rounds != 1 {
 		t.Fatalf("%d works, %d rounds, cut %q", len(r.Works), r.Rounds, r.Cut)
 	}
@@ -75,17 +74,10 @@ func TestEveryPeerThatIsInstalledDoesEveryWork(t *testing.T) {
 			t.Errorf("%s: %d peers of %d", w.ID, len(w.Peers), standing)
 		}
 		for _, p := range w.Peers {
-			if p.Failures != 0 || p.Problem != "" && p.Problem != noAnswer {
-				t.Errorf("%s by %s: %d failures, %s", w.ID, p.Peer, p.Failures, p.Problem)
-			}
-			if p.Figures[CPU].Median > 0 && p.Figures[PerSecond].Median > 0 {
-				figures[p.Peer] = true
+			if p.Failures != 0 || p.Problem != "" || p.Figures[CPU].Median <= 0 || p.Figures[PerSecond].Median <= 0 {
+				t.Errorf("%s by %s: %d failures, %s, figures %+v", w.ID, p.Peer, p.Failures, p.Problem, p.Figures)
 			}
 		}
-	}
-	// On a busy machine a tenth of a second may pass without an answer.
-	if len(figures) != standing {
-		t.Errorf("%d peers have figures of any work: %v, want %d", len(figures), figures, standing)
 	}
 }
 
@@ -103,7 +95,7 @@ func TestWithoutAnyPeerThereIsUsherAndAnOriginOfOurOwn(t *testing.T) {
 		t.Errorf("origin %s, %+v", r.Origin, r.Peers)
 	}
 	for _, w := range r.Works {
-		if len(w.Peers) != 1 || w.Peers[0].Failures != 0 {
+		if len(w.Peers) != 1 || w.Peers[0].Failures != 0 || w.Peers[0].Problem != "" {
 			t.Errorf("%s: %+v", w.ID, w.Peers)
 		}
 	}

@@ -30,6 +30,7 @@ type Plan struct {
 	Say func(format string, args ...any)
 
 	hosts int // fewer in tests; 0 means manyHosts
+	least int // requests that each measurement goes on for
 }
 
 func (p Plan) withDefaults() Plan {
