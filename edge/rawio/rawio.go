@@ -57,14 +57,15 @@ func WriteBoth(fd uintptr, a, b []byte) (int, error) {
 	}
 }
 
-// Peek is recv(2) of one byte that stays where it is.
-func Peek(fd uintptr, b *[1]byte) (int, error) {
+// Peek is recv(2) of one byte that stays where it is. The error is bare, 0 for
+// none: it mostly fails with EAGAIN, which is good news.
+func Peek(fd uintptr, b *[1]byte) (int, syscall.Errno) {
 	for {
 		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1,
 			unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
-			return int(n), nil
+			return int(n), 0
 		case unix.EINTR:
 		default:
 			return 0, errno

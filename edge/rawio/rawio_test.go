@@ -56,8 +56,8 @@ func TestBytesArriveInOrderAndThenTheEnd(t *testing.T) {
 		}
 	}
 	var one [1]byte
-	if n, err := Peek(b, &one); n != 1 || one[0] != 'h' || err != nil {
-		t.Errorf("peek: %d, %q, %v", n, one, err)
+	if n, errno := Peek(b, &one); n != 1 || one[0] != 'h' || errno != 0 {
+		t.Errorf("peek: %d, %q, %v", n, one, errno)
 	}
 	var got bytes.Buffer
 	for got.Len() < 16 {
@@ -78,8 +78,8 @@ func TestBytesArriveInOrderAndThenTheEnd(t *testing.T) {
 	if n, err := Read(b, buf[:]); n != 0 || err != nil {
 		t.Errorf("the end: %d, %v", n, err)
 	}
-	if n, err := Peek(b, &one); n != 0 || err != nil {
-		t.Errorf("a peek at the end: %d, %v", n, err)
+	if n, errno := Peek(b, &one); n != 0 || errno != 0 {
+		t.Errorf("a peek at the end: %d, %v", n, errno)
 	}
 }
 

@@ -77,7 +77,7 @@ func (c *Conn) askOn(fd uintptr) (done bool) {
 // or if there is nobody to send it to.
 func (c *Conn) sendOn(fd uintptr) (done bool) {
 	q := &c.asked
-	if q.err = c.begin(); q.err != nil {
+	if q.err = c.begin(int(fd)); q.err != nil {
 		return true
 	}
 	if c.interrupted.Load() {

@@ -84,7 +84,7 @@ func (c *Conn) clean() bool {
 // Write sends bytes of the request. Before the first byte it looks whether the
 // app has closed or spoken already.
 func (c *Conn) Write(b []byte) (int, error) {
-	if err := c.begin(); err != nil {
+	if err := c.begin(noFD); err != nil {
 		return 0, err
 	}
 	n, err := c.net.Write(b)
@@ -97,7 +97,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 
 // WriteBuffers sends several pieces in one go and consumes them.
 func (c *Conn) WriteBuffers(b *net.Buffers) (int64, error) {
-	if err := c.begin(); err != nil {
+	if err := c.begin(noFD); err != nil {
 		return 0, err
 	}
 	n, err := b.WriteTo(c.net)
@@ -110,8 +110,9 @@ func (c *Conn) WriteBuffers(b *net.Buffers) (int64, error) {
 
 // begin comes before every write. Together with headFailed it makes sure that
 // a failure to read proves something: either the reader sees that a write was
-// begun, or the writer sees that the reader gave up and sends nothing.
-func (c *Conn) begin() error {
+// begun, or the writer sees that the reader gave up and sends nothing. fd is the
+// socket if the caller is in a callback of raw, else noFD.
+func (c *Conn) begin(fd int) error {
 	c.started.Store(true)
 	if c.broken.Load() {
 		return &Error{Op: "write", Err: errBroken, undelivered: c.wrote.Load() == 0}
@@ -120,7 +121,7 @@ func (c *Conn) begin() error {
 		return nil
 	}
 	c.looked = true
-	seen := c.look()
+	seen := c.look(fd)
 	if c.Reused {
 		c.pool.found(c, seen == quiet)
 	}

@@ -40,7 +40,7 @@ func TestAFinBeforeTheFirstWriteProvesNonDelivery(t *testing.T) {
 					}
 				}).pool(Options{})
 				c := get(t, p, false)
-				eventually(t, "the app has closed or spoken", func() bool { return c.look() != quiet })
+				eventually(t, "the app has closed or spoken", func() bool { return c.look(noFD) != quiet })
 				n, err := c.Write(request("POST", "/", "x"))
 				if n != 0 || c.Wrote() != 0 || !Undelivered(err) {
 					t.Errorf("%d bytes, %v", n, err)
@@ -63,7 +63,7 @@ func TestAFinAtTheFirstWriteIsProvenOnUnixOnly(t *testing.T) {
 		warm(t, p, 1)
 		c := get(t, p, true)
 		o.hangUp()
-		eventually(t, "the app has closed", func() bool { return c.look() == closed })
+		eventually(t, "the app has closed", func() bool { return c.look(noFD) == closed })
 		_, err := converse(c, "POST", "/", "x")
 		if err == nil || Undelivered(err) != (network == "unix") || !Reset(err) {
 			t.Fatalf("%v: undelivered %t, reset %t", err, Undelivered(err), Reset(err))

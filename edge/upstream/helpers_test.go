@@ -174,7 +174,7 @@ func get(t testing.TB, p *Pool, idempotent bool) *Conn {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !c.Reused || !Stale(c.begin()) {
+		if !c.Reused || !Stale(c.begin(noFD)) {
 			return c
 		}
 		p.Discard(c)
@@ -269,7 +269,7 @@ func allLook(t testing.TB, p *Pool, want sight) {
 		idle := append([]*Conn(nil), p.idle...)
 		p.mu.Unlock()
 		for _, c := range idle {
-			if c.look() != want {
+			if c.look(noFD) != want {
 				return false
 			}
 		}

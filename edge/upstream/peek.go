@@ -15,10 +15,18 @@ const (
 	talking              // bytes to read
 )
 
-// look peeks at the socket without blocking and without taking anything.
-func (c *Conn) look() sight {
-	if c.raw == nil {
+// noFD stands for a socket whose descriptor is not at hand.
+const noFD = -1
+
+// look peeks at the socket without blocking and without taking anything. fd is as
+// for begin.
+func (c *Conn) look(fd int) sight {
+	switch {
+	case c.raw == nil:
 		return quiet
+	case fd != noFD:
+		c.peekAt(uintptr(fd))
+		return c.seen
 	}
 	c.seen = closed // unless peek is called
 	if err := c.raw.Control(c.peek); err != nil {
@@ -30,11 +38,11 @@ func (c *Conn) look() sight {
 // peekAt is the callback of look, kept in c.peek so that looking allocates
 // nothing.
 func (c *Conn) peekAt(fd uintptr) {
-	n, err := rawio.Peek(fd, &c.peeked)
+	n, errno := rawio.Peek(fd, &c.peeked)
 	switch {
-	case err == syscall.EAGAIN:
+	case errno == syscall.EAGAIN:
 		c.seen = quiet
-	case err != nil || n == 0:
+	case errno != 0 || n == 0:
 		c.seen = closed
 	default:
 		c.seen = talking

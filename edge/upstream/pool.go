@@ -169,7 +169,7 @@ func (p *Pool) found(c *Conn, alive bool) {
 
 // judge looks at an idle connection and learns from what it sees.
 func (p *Pool) judge(c *Conn) (alive bool) {
-	alive = c.look() == quiet
+	alive = c.look(noFD) == quiet
 	if alive && p.trusting.Load() {
 		return true
 	}
