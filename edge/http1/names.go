@@ -1,5 +1,7 @@
 package http1
 
+import "unicode"
+
 // Name is a field name that this package or its callers care about, found
 // without regard to case. The zero value is any other name.
 type Name uint8
@@ -105,15 +107,31 @@ func nameText() [nameCount]string {
 
 // The tables below are filled once and only read afterwards.
 var (
-	texts = nameText()
-	slots = nameSlots(texts)
-	fold  = foldTable()
+	texts  = nameText()
+	titles = nameTitles(texts)
+	slots  = nameSlots(texts)
+	fold   = foldTable()
 )
 
 // slotOf hashes a name, of which there is at least one byte. The factors are
 // such that no two known names share a slot.
 func slotOf(length int, first, middle, last byte) uint8 {
 	return uint8(length + int(first)*42 + int(last)*52 + int(middle))
+}
+
+// nameTitles returns the spelling with a capital at the start of each word, which
+// most senders use.
+func nameTitles(texts [nameCount]string) (titles [nameCount]string) {
+	for n, text := range texts {
+		b := []byte(text)
+		for i := range b {
+			if i == 0 || b[i-1] == '-' {
+				b[i] = byte(unicode.ToUpper(rune(b[i])))
+			}
+		}
+		titles[n] = string(b)
+	}
+	return titles
 }
 
 func nameSlots(texts [nameCount]string) (slots [256]Name) {
@@ -140,7 +158,10 @@ func foldTable() (t [256]byte) {
 // lookup finds out which name this is. It must be a token of one byte or more.
 func lookup(name []byte) Name {
 	n := slots[slotOf(len(name), fold[name[0]], fold[name[len(name)/2]], fold[name[len(name)-1]])]
-	if n == NameOther || !sameFolded(name, texts[n]) {
+	switch {
+	case n != NameOther && string(name) == titles[n]:
+		return n
+	case n == NameOther || !sameFolded(name, texts[n]):
 		n = family(name)
 	}
 	if n != NameOther && hasUnderscore(name) {
