@@ -11,6 +11,7 @@ type head struct {
 	pos  int   // start of the line to read next
 	scan int   // bytes that were seen; those of the current line hold no line end
 	line bool  // the first line has been read
+	used bool  // something has been read since the last Reset
 
 	hasLength, hasCoding bool
 	close, keepAlive     bool

@@ -34,6 +34,9 @@ type Request struct {
 // Reset forgets everything, including a head read in part. Call it before the
 // struct is used for another connection.
 func (r *Request) Reset() {
+	if !r.h.used {
+		return // as good as new
+	}
 	clear(r.Fields)
 	*r = Request{Fields: r.Fields[:0]}
 }
@@ -55,7 +58,7 @@ func (r *Request) Parse(buf []byte, l *Limits) (int, error) {
 	limits = limits.WithDefaults()
 	if !r.h.resumes(buf) {
 		r.Reset()
-		r.h.base = &buf[0]
+		r.h.base, r.h.used = &buf[0], true
 	}
 	win := buf[:min(len(buf), limits.Head)]
 	n, bad := r.parse(win, &limits)

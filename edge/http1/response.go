@@ -23,6 +23,9 @@ type Response struct {
 
 // Reset forgets everything, including a head read in part.
 func (r *Response) Reset() {
+	if !r.h.used {
+		return // as good as new
+	}
 	clear(r.Fields)
 	*r = Response{Fields: r.Fields[:0]}
 }
@@ -44,7 +47,7 @@ func (r *Response) Parse(buf, method []byte, l *Limits) (int, error) {
 	limits = limits.WithDefaults()
 	if !r.h.resumes(buf) {
 		r.Reset()
-		r.h.base = &buf[0]
+		r.h.base, r.h.used = &buf[0], true
 	}
 	win := buf[:min(len(buf), limits.Head)]
 	n, bad := r.parse(win, method, &limits)
