@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,13 +19,16 @@ type App struct {
 	account  atomic.Pointer[Account] // nil: no books are open
 	lot      lot
 	crowds   crowds
-	counters atomic.Pointer[counters] // nil: no request has come yet
+	counters atomic.Pointer[counters] // nil: folded, or no request has come yet
 	guests   clients.Counts           // requests inside, of apps that bound them per client
 
 	// mu puts placements in order and guards left. Only slot stores happen under
 	// it: no target is retired, no pool touched and nobody woken.
 	mu   doorLock
 	left chan struct{} // closed once another slot has taken its place; nil: nobody waits for that
+
+	folding sync.Mutex // guards folded, and which of it and counters there is
+	folded  folded     // nil: no request has come yet, or they are in counters
 }
 
 func newApp(e *Edge, cfg *AppConfig) *App {
@@ -93,6 +97,9 @@ func (a *App) settle(old *slot, left chan struct{}) {
 	}
 	if old.space != nil && old.space != now.space {
 		old.space.Close()
+	}
+	if now.State == Asleep {
+		a.fold()
 	}
 	if a.lot.settle(time.Now()) {
 		a.edge.wake(a)

@@ -42,7 +42,6 @@ func (e *Edge) Decide(r *Request) Decision {
 		}
 		r.app = a
 		r.counters = a.counting()
-		r.counters.accepted.Add(1)
 		if ac := a.account.Load(); ac != nil {
 			r.account = ac.accept()
 		}

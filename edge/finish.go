@@ -99,7 +99,7 @@ func (r *Request) giveBack(now time.Time) {
 	}
 	r.target = nil
 	r.departs()
-	r.counters.lastRelease.Store(now.UnixNano())
+	r.counters.lastRelease.Store(uint64(now.UnixNano()))
 	t.release()
 }
 

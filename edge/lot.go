@@ -113,6 +113,9 @@ func (l *lot) count(client netip.Addr, n int, bytes int64) {
 	has.bytes += bytes
 	if has.n == 0 {
 		delete(l.shares, client)
+		if len(l.shares) == 0 {
+			l.shares = nil
+		}
 		return
 	}
 	if l.shares == nil {
@@ -260,6 +263,7 @@ func (l *lot) arm(now time.Time) {
 	if l.head == nil {
 		if l.timer != nil {
 			l.timer.Stop()
+			l.timer = nil // most apps sleep, and nobody waits for them
 		}
 		return
 	}

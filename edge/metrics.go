@@ -58,7 +58,10 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.counts(ch, unknownApp, &c.edge.unknown)
 	for _, a := range c.edge.Apps() {
-		if n := a.counters.Load(); n != nil {
+		if a.slot.Load().State == Asleep {
+			a.fold() // again, if a page of the cache was asked for since
+		}
+		if n := a.counted(); n != nil {
 			c.counts(ch, a.name, n)
 			c.gauges(ch, a)
 		}
@@ -70,7 +73,7 @@ func (c *collector) counts(ch chan<- prometheus.Metric, app string, n *counters)
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), append([]string{app}, labels...)...)
 	}
 	// What has ended is read before what was accepted: see counters.stats.
-	defer func() { count(c.accepted, n.accepted.Load()) }()
+	defer func() { count(c.accepted, n.everAccepted()) }()
 	for class := range n.classes {
 		code := "none"
 		if class > 0 {

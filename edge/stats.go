@@ -10,12 +10,12 @@ import (
 // check each other. What every request counts comes first, in as few cache lines
 // as it takes: processors hand them to each other.
 type counters struct {
-	accepted    atomic.Uint64
+	accepted    atomic.Uint64 // and foldedBit
 	ended       [endingCount]atomic.Uint64
 	classes     [6]atomic.Uint64 // by hundreds of the status; 0 = none sent
 	bytesIn     atomic.Uint64
 	bytesOut    atomic.Uint64
-	lastRelease atomic.Int64 // unix nanoseconds
+	lastRelease atomic.Uint64 // unix nanoseconds
 	duration    histogram
 	causes      [causeCount]atomic.Uint64
 	cache       [cacheResultCount]atomic.Uint64
@@ -25,9 +25,8 @@ type counters struct {
 	park        histogram
 }
 
-// end counts one ended request.
+// end counts one ended request. The ending comes last: seal relies on it.
 func (c *counters) end(res Result, cache CacheResult, took time.Duration) {
-	c.ended[res.Ending].Add(1)
 	class := res.Status / 100
 	if class < 0 || class >= len(c.classes) {
 		class = 0
@@ -46,6 +45,7 @@ func (c *counters) end(res Result, cache CacheResult, took time.Duration) {
 		c.bytesOut.Add(uint64(res.BytesOut))
 	}
 	c.duration.observe(took)
+	c.ended[res.Ending].Add(1)
 }
 
 // bucketBounds are the upper bounds of a histogram's buckets.
@@ -59,7 +59,7 @@ func bucketBounds() [14]time.Duration {
 
 // histogram counts durations in fixed buckets; the last one has no bound.
 type histogram struct {
-	sum     atomic.Int64 // nanoseconds
+	sum     atomic.Uint64 // nanoseconds
 	buckets [15]atomic.Uint64
 }
 
@@ -70,7 +70,7 @@ func (h *histogram) observe(d time.Duration) {
 		i++
 	}
 	h.buckets[i].Add(1)
-	h.sum.Add(int64(d))
+	h.sum.Add(uint64(max(d, 0)))
 }
 
 // Activity is what decides whether an app may sleep.
@@ -82,25 +82,15 @@ type Activity struct {
 	LastRelease time.Time
 }
 
-// counting is where requests of the app are counted. The first one makes it: most
-// apps sleep, and many have never had any.
-func (a *App) counting() *counters {
-	if c := a.counters.Load(); c != nil {
-		return c
-	}
-	a.counters.CompareAndSwap(nil, &counters{})
-	return a.counters.Load()
-}
-
 // Activity says what goes on in the app now.
 func (a *App) Activity() Activity {
 	act := Activity{InFlight: int(a.crowds.inside())}
-	c := a.counters.Load()
+	c := a.counted()
 	if c == nil {
 		return act
 	}
 	if n := c.lastRelease.Load(); n != 0 {
-		act.LastRelease = time.Unix(0, n)
+		act.LastRelease = time.Unix(0, int64(n))
 	}
 	return act
 }
@@ -134,7 +124,7 @@ func (s Stats) Open() int64 {
 // Stats returns the counters of the app.
 func (a *App) Stats() Stats {
 	var s Stats
-	if c := a.counters.Load(); c != nil {
+	if c := a.counted(); c != nil {
 		s = c.stats()
 	}
 	s.InFlight = int(a.crowds.inside())
@@ -157,6 +147,6 @@ func (c *counters) stats() Stats {
 		Streams: int(c.streams.Load()), Retries: c.retries.Load(), Upgrades: c.upgrades.Load(),
 		DrainCut: c.causes[CauseDrainCut].Load(),
 	}
-	s.Accepted = c.accepted.Load()
+	s.Accepted = c.everAccepted()
 	return s
 }

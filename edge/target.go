@@ -91,6 +91,9 @@ func (c *crowds) empty(t *Target) {
 	}
 	if len(g.targets) == 0 {
 		delete(c.open, t.generation)
+		if len(c.open) == 0 {
+			c.open = nil // most apps sleep
+		}
 		close(g.done)
 	}
 }
