@@ -120,7 +120,7 @@ func (r *rig) liftIfDown() {
 		r.t.Fatal(err)
 	}
 	op := r.ended(r.must(r.act.Restart(context.Background(), Change{App: "hello"}, true)))
-	if rel, ok := rec.Release(rec.Desired); ok && rel.Kind == store.KindArtifact && op.State != OpDone && !r.w.faulty("hello", rec.Desired) {
+	if rel, ok := rec.Release(rec.Desired); ok && rel.Kind == store.KindArtifact && op.State != OpDone && !r.w.faulty(&rec, rec.Desired) {
 		r.t.Errorf("the retry of a good build is %s: %s", op.State, op.Reason)
 	}
 	settle(time.Minute)

@@ -252,22 +252,86 @@ func TestAnEffectForAnUnknownGenerationIsAnswered(t *testing.T) {
 }
 
 func TestASetUpThatFailsIsNotTheBuildsFault(t *testing.T) {
+	for script, reason := range map[string]string{
+		"v2 noprepare": "resource temporarily unavailable",
+		"v2 crowded":   "cannot become it",
+	} {
+		inBubble(t, func(r *rig) {
+			r.apply(r.app("v1"))
+			r.get("v1")
+			op := r.wantOp(r.deploy(script), OpAbandoned)
+			if !strings.Contains(op.Reason, reason) {
+				t.Errorf("%s: reason %q", script, op.Reason)
+			}
+			if rec := r.notExecuted(); len(rec.Failures) != 0 {
+				t.Errorf("%s: failure book %v", script, rec.Failures)
+			}
+			r.get("v1")
+		})
+	}
+}
+
+// notExecuted is the record; nothing of the last attempt's build has run.
+func (r *rig) notExecuted() store.App {
+	r.t.Helper()
+	rec, err := r.w.state.Get("hello")
+	if err != nil || len(rec.Outcomes) == 0 {
+		r.t.Fatalf("record %+v (%v)", rec, err)
+	}
+	if rec.Outcomes[len(rec.Outcomes)-1].Executed {
+		r.t.Error("executed, though nothing ran")
+	}
+	return rec
+}
+
+// What a release says to run is not there, or is no program: that will not change by
+// itself, whoever finds it out and when.
+func TestAReleaseThatNamesNothingToRunFailsAndIsNotTriedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		script  string
+		command []string
+		mode    func(*App)
+		reason  string
+	}{
+		"not in the build":      {script: "v2 absent", reason: "not found"},
+		"no program":            {script: "v2 noexec", reason: "it is no program"},
+		"not on the path":       {script: "v2", command: []string{"no-such-program"}, reason: "give its full path, or ./no-such-program for a file of the build"},
+		"not in the build/hold": {script: "v2 absent", mode: hold, reason: "not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				a := r.app("v1")
+				if c.mode != nil {
+					c.mode(&a)
+				}
+				r.apply(a)
+				r.get("v1")
+				if a.Process.Command = c.command; c.command != nil {
+					r.apply(a)
+				} else {
+					r.wantOp(r.deploy(c.script), OpFailed)
+				}
+				settle(10 * time.Minute)
+				rec := r.notExecuted()
+				if rec.Failures[2].Count != 1 || len(rec.Outcomes) != 2 {
+					t.Fatalf("failure book %v, outcomes %+v", rec.Failures, rec.Outcomes)
+				}
+				if o := rec.Outcomes[1]; o.Outcome != "failed" || !strings.Contains(o.Reason, "exec failed: ") || !strings.Contains(o.Reason, c.reason) {
+					t.Errorf("outcome %+v", o)
+				}
+				r.get("v1")
+			})
+		})
+	}
+}
+
+func TestAFirstReleaseThatNamesNothingToRunIsNotTriedAgainByItself(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.apply(r.app("v1"))
-		r.get("v1")
-		op := r.wantOp(r.deploy("v2 noprepare"), OpAbandoned)
-		if !strings.Contains(op.Reason, "resource temporarily unavailable") {
-			t.Errorf("reason %q", op.Reason)
+		r.apply(r.app("v1 absent", func(a *App) { a.Eager = true }))
+		settle(10 * time.Minute)
+		if rec := r.notExecuted(); rec.Failures[1].Count != 1 || len(rec.Outcomes) != 1 {
+			t.Errorf("failure book %v, outcomes %+v", rec.Failures, rec.Outcomes)
 		}
-		rec, _ := r.w.state.Get("hello")
-		if len(rec.Failures) != 0 {
-			t.Errorf("failure book %v", rec.Failures)
-		}
-		last := rec.Outcomes[len(rec.Outcomes)-1]
-		if last.Executed {
-			t.Error("executed, though nothing ran")
-		}
-		r.get("v1")
 	})
 }
 

@@ -176,12 +176,15 @@ func (r *runner) plan(g *generation) (Plan, error) {
 	return p, nil
 }
 
+// errNothingToRun: the release names nothing that could be executed here.
+var errNothingToRun = errors.New("there is nothing to run")
+
 // command says what to execute: the artifact itself, or the command with the
 // build directory as its working directory.
 func command(b artifact.Build, cmd []string) (path string, args []string, err error) {
 	if len(cmd) == 0 {
 		if b.Exec == "" {
-			return "", nil, errors.New("the artifact is a directory and the app has no command: set command in the config file")
+			return "", nil, fmt.Errorf("%w: the artifact is a directory and the app has no command: set command in the config file", errNothingToRun)
 		}
 		return b.Exec, []string{b.Exec}, nil
 	}
@@ -210,7 +213,7 @@ func lookPath(name string) (string, error) {
 			return p, nil
 		}
 	}
-	return "", fmt.Errorf("command %q is not in %s: give its full path, or ./%s for a file of the build", name, appPath, name)
+	return "", fmt.Errorf("%w: command %q is not in %s: give its full path, or ./%s for a file of the build", errNothingToRun, name, appPath, name)
 }
 
 // environment is all that an app sees; nothing of usher's own is inherited.

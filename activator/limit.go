@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/usher-edge/usher/activator/artifact"
 	"github.com/usher-edge/usher/activator/cgroup"
 	lc "github.com/usher-edge/usher/activator/lifecycle"
 )
@@ -61,17 +60,4 @@ func (r *runner) limited(k lc.EventKind, gen lc.GenID, err error) lc.Event {
 		e.Reason = lc.ReasonNotLimited
 	}
 	return e
-}
-
-// notPrepared is why the box could not set a process up.
-func notPrepared(err error) lc.Reason {
-	switch {
-	case errors.Is(err, artifact.ErrMismatch):
-		return lc.ReasonMismatch
-	case errors.Is(err, cgroup.ErrNotLimited):
-		return lc.ReasonNotLimited
-	case errors.Is(err, cgroup.ErrNotFresh):
-		return lc.ReasonNotFresh
-	}
-	return lc.ReasonNotStarted
 }

@@ -231,7 +231,7 @@ func (m *model) answered(e lc.Event) {
 		g.switching = true
 	case e.Kind == lc.StopDone && e.Result == lc.OK:
 		g.empty = true
-	case e.Kind == lc.PrepareDone && e.Result != lc.OK, e.Kind == lc.GoDone && e.Result == lc.Refused && !e.MayHaveRun:
+	case e.Kind == lc.PrepareDone && e.Result != lc.OK, e.Kind == lc.GoDone && e.Result != lc.OK && !e.MayHaveRun:
 		g.ran = false
 	case e.Kind == lc.SwitchDone && e.Result == lc.OK:
 		m.slot = lc.Slot{State: lc.SlotServing, Gen: e.Gen, Cache: lc.CacheKey{Rev: g.rel.Rev, Restart: m.before.Next.Restart}}

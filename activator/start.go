@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/usher-edge/usher/activator/artifact"
 	"github.com/usher-edge/usher/activator/cgroup"
 	lc "github.com/usher-edge/usher/activator/lifecycle"
 	"github.com/usher-edge/usher/activator/process"
@@ -23,17 +24,34 @@ func (r *runner) generationFor(e lc.Effect) (*generation, error) {
 	return r.newGeneration(e)
 }
 
-// refuse answers that the box could not do it.
-func (r *runner) refuse(g *generation, e lc.Event, err error) lc.Event {
+// notReady answers that a generation could not be made ready to run.
+func (r *runner) notReady(k lc.EventKind, gen lc.GenID, g *generation, err error) lc.Event {
 	r.blame(g, err)
-	e.Result = lc.Refused
-	return e
+	result, why := notPrepared(err)
+	return lc.Event{Kind: k, Gen: gen, Result: result, Reason: why}
+}
+
+// notPrepared says of an error whose fault it is that no process could be set up,
+// and why.
+func notPrepared(err error) (lc.Result, lc.Reason) {
+	var refused *process.ExecError
+	switch {
+	case errors.As(err, &refused) && refused.OfBuild(), errors.Is(err, errNothingToRun):
+		return lc.BuildFailed, lc.ReasonExecFailed
+	case errors.Is(err, artifact.ErrMismatch):
+		return lc.Refused, lc.ReasonMismatch
+	case errors.Is(err, cgroup.ErrNotLimited):
+		return lc.Refused, lc.ReasonNotLimited
+	case errors.Is(err, cgroup.ErrNotFresh):
+		return lc.Refused, lc.ReasonNotFresh
+	}
+	return lc.Refused, lc.ReasonNotStarted
 }
 
 func (r *runner) verify(e lc.Effect) {
 	g, err := r.generationFor(e)
 	if err != nil {
-		r.answer(r.refuse(g, lc.Event{Kind: lc.VerifyDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err))
+		r.answer(r.notReady(lc.VerifyDone, e.Gen, g, err))
 		return
 	}
 	digest := g.rel.Digest
@@ -41,7 +59,7 @@ func (r *runner) verify(e lc.Effect) {
 		err := r.act.depot.Verify(ctx, digest)
 		return func() lc.Event {
 			if err != nil {
-				return r.refuse(g, lc.Event{Kind: lc.VerifyDone, Gen: e.Gen, Reason: notPrepared(err)}, err)
+				return r.notReady(lc.VerifyDone, e.Gen, g, err)
 			}
 			g.verified = true
 			return lc.Event{Kind: lc.VerifyDone, Gen: e.Gen}
@@ -55,7 +73,7 @@ func (r *runner) intend(e lc.Effect) {
 		err = r.address(g)
 	}
 	if err != nil {
-		r.answer(r.refuse(g, lc.Event{Kind: lc.IntentDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err))
+		r.answer(r.notReady(lc.IntentDone, e.Gen, g, err))
 		return
 	}
 	if !g.external {
@@ -79,7 +97,7 @@ func (r *runner) prepare(e lc.Effect) {
 		err = r.act.makeLogDir(r.name)
 	}
 	if err != nil {
-		r.answer(r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err))
+		r.answer(r.notReady(lc.PrepareDone, e.Gen, g, err))
 		return
 	}
 	verified, digest := g.verified, g.rel.Digest
@@ -87,7 +105,7 @@ func (r *runner) prepare(e lc.Effect) {
 		if !verified {
 			if err := r.act.depot.Verify(ctx, digest); err != nil {
 				return func() lc.Event {
-					return r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: notPrepared(err)}, err)
+					return r.notReady(lc.PrepareDone, e.Gen, g, err)
 				}
 			}
 		}
@@ -95,11 +113,11 @@ func (r *runner) prepare(e lc.Effect) {
 		return func() lc.Event {
 			if err != nil {
 				g.lost = true // what may be left of it is looked for by the stop that follows
-				return r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: notPrepared(err)}, err)
+				return r.notReady(lc.PrepareDone, e.Gen, g, err)
 			}
 			g.waiting = w
 			if err := r.identifies(w.Identity()); err != nil {
-				return r.refuse(g, lc.Event{Kind: lc.PrepareDone, Gen: e.Gen, Reason: lc.ReasonNotStarted}, err)
+				return r.notReady(lc.PrepareDone, e.Gen, g, err)
 			}
 			return r.result(lc.PrepareDone, e.Gen, r.prepared(e.Gen, g, w.Identity()))
 		}
@@ -154,14 +172,9 @@ func (r *runner) goByte(e lc.Effect) {
 // else is the box's, and only some errors prove that the build did not run. That
 // nothing is left is proven by the stop that follows.
 func (r *runner) goFailed(gen lc.GenID, g *generation, err error) lc.Event {
-	var refused *process.ExecError
-	if errors.As(err, &refused) {
-		r.blame(g, err)
-		return lc.Event{Kind: lc.GoDone, Gen: gen, Result: lc.BuildFailed, Reason: lc.ReasonExecFailed}
-	}
-	return r.refuse(g, lc.Event{
-		Kind: lc.GoDone, Gen: gen, Reason: lc.ReasonNotStarted, MayHaveRun: !errors.Is(err, process.ErrNotExecuted),
-	}, err)
+	e := r.notReady(lc.GoDone, gen, g, err)
+	e.MayHaveRun = !errors.Is(err, process.ErrNotExecuted)
+	return e
 }
 
 // quickly is how soon after its start an exit counts as a crash loop.

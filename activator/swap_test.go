@@ -131,7 +131,8 @@ func TestABuildThatFailsLeavesTheIncumbentServing(t *testing.T) {
 		"v2 hang":         "not answered within 10s",
 		"v2 deaf":         "connection refused; nothing listens there: an app takes its port from $PORT",
 		"v2 exit=1s deaf": "exit status 3",
-		"v2 noexec":       "exec failed",
+		"v2 noexec":       "exec failed: run hello: it is no program",
+		"v2 absent":       "exec failed: prepare: run hello: not found",
 	} {
 		t.Run(script, func(t *testing.T) {
 			inBubble(t, func(r *rig) {

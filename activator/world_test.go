@@ -1,6 +1,7 @@
 package activator
 
 import (
+	"bytes"
 	"bufio"
 	"context"
 	"errors"
@@ -45,6 +46,7 @@ type world struct {
 	limitErr error
 	unlimit  error    // why nothing can be limited
 	looked   []string // the records that the last reload has looked at
+	unfit    []string // app and revision of what has no file to run
 }
 
 func newWorld(t *testing.T) *world {
@@ -214,7 +216,7 @@ func (w *world) checkCommit(before, after store.App) {
 	}
 	for rev, f := range after.Failures {
 		rel, known := after.Release(rev)
-		if f.Count > before.Failures[rev].Count && !w.faulty(after.Name, rev) && known && rel.Kind == store.KindArtifact {
+		if f.Count > before.Failures[rev].Count && !w.faulty(&after, rev) && known && rel.Kind == store.KindArtifact {
 			t.Errorf("I5: revision %d is blamed (%s) and its build does nothing wrong", rev, f.Reason)
 		}
 	}
@@ -235,11 +237,14 @@ func (w *world) checkOutcome(o store.Outcome) {
 }
 
 // faulty says that a build does something that is its own fault.
-func (w *world) faulty(app string, rev uint64) bool {
+func (w *world) faulty(rec *store.App, rev uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if rel, ok := rec.Release(rev); ok && bytes.Contains(rel.Spec, []byte("no-such-program")) || slices.Contains(w.unfit, fmt.Sprint(rec.Name, rev)) {
+		return true
+	}
 	for _, p := range w.procs {
-		if p.app == app && p.revision == rev && (slices.ContainsFunc(p.script, isFault) || p.dead() && p.how().Signal == "killed") {
+		if p.app == rec.Name && p.revision == rev && (slices.ContainsFunc(p.script, isFault) || p.dead() && p.how().Signal == "killed") {
 			return true
 		}
 	}
@@ -248,7 +253,7 @@ func (w *world) faulty(app string, rev uint64) bool {
 
 func isFault(word string) bool {
 	word, _, _ = strings.Cut(word, "=")
-	return slices.Contains([]string{"exit", "oom", "sick", "hang", "noexec", "deaf"}, word)
+	return slices.Contains([]string{"exit", "oom", "sick", "hang", "noexec", "absent", "deaf"}, word)
 }
 
 // placement is what the edge holds of an app.
@@ -413,6 +418,15 @@ func (b backend) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 			pr.hold = pr.hold || rel.DemandHold
 		}
 	}
+	if pr.has("absent") {
+		b.w.mu.Lock()
+		b.w.unfit = append(b.w.unfit, fmt.Sprint(p.App, rec.Revision))
+		b.w.mu.Unlock()
+		return nil, fmt.Errorf("prepare: %w", &process.ExecError{Step: "access", Path: "hello", Errno: syscall.ENOENT, Advice: "not found"})
+	}
+	if pr.has("crowded") {
+		return nil, fmt.Errorf("prepare: %w", &process.ExecError{Step: "setuid", Path: "hello", Errno: syscall.EAGAIN, Advice: "cannot become it"})
+	}
 	if pr.has("noprepare") {
 		return nil, errors.New("fork: resource temporarily unavailable")
 	}
@@ -557,7 +571,7 @@ func (w waiting) Go(ctx context.Context) (Child, error) {
 	}
 	if w.p.has("noexec") {
 		w.p.die(Exit{Code: 1})
-		return nil, &process.ExecError{}
+		return nil, &process.ExecError{Step: "exec", Path: "hello", Errno: syscall.ENOEXEC, Advice: "it is no program"}
 	}
 	w.b.checkGo(w.p)
 	w.p.run()

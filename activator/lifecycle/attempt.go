@@ -80,7 +80,7 @@ func (m *machine) nextAnswer(e Event) {
 		m.nextStopped(e)
 		return
 	}
-	if st == Going && e.Result == Refused && !e.MayHaveRun {
+	if st == Going && e.Result != OK && !e.MayHaveRun {
 		m.s.Next.Ran = false // the child never passed its go-byte
 	}
 	if st == Switched && e.Result == OK { // it has happened, whatever was asked meanwhile

@@ -70,5 +70,5 @@ type Event struct {
 	Maintenance bool    // PauseAsked
 	Retry       bool    // RestartAsked
 	Quick       bool    // Exited
-	MayHaveRun  bool    // GoDone, Refused: it is not proven that the child never passed its go-byte
+	MayHaveRun  bool    // GoDone, not OK: it is not proven that the child never passed its go-byte
 }

@@ -90,7 +90,11 @@ func results(k EventKind) []Event { return resultTable[k] }
 
 var resultTable = [...][]Event{
 	VerifyDone:  {{Kind: VerifyDone}, {Kind: VerifyDone, Result: Refused, Reason: ReasonMismatch}},
-	PrepareDone: {{Kind: PrepareDone}, {Kind: PrepareDone, Result: Refused, Reason: ReasonNotStarted}},
+	PrepareDone: {
+		{Kind: PrepareDone},
+		{Kind: PrepareDone, Result: BuildFailed, Reason: ReasonExecFailed},
+		{Kind: PrepareDone, Result: Refused, Reason: ReasonNotStarted},
+	},
 	GoDone: {
 		{Kind: GoDone},
 		{Kind: GoDone, Result: BuildFailed, Reason: ReasonExecFailed},
@@ -324,7 +328,7 @@ func (x *explorer) opEnds(w *world, g *worldGen, e Event) {
 	case PrepareDone:
 		if e.Result == OK {
 			g.proc, g.phase = procWaiting, phaseStarted
-		} else if x.script.choose(2) == 1 {
+		} else if e.Result == Refused && x.script.choose(2) == 1 {
 			g.proc = procWaiting // set up, but its record failed
 		}
 	case GoDone:
@@ -332,7 +336,7 @@ func (x *explorer) opEnds(w *world, g *worldGen, e Event) {
 		case OK:
 			g.proc = procRunning
 		case BuildFailed:
-			g.proc = procNone
+			g.proc, g.ran = procNone, e.MayHaveRun
 		case Refused:
 			g.proc, g.ran = procNone, e.MayHaveRun
 			if e.MayHaveRun && x.script.choose(2) == 1 {

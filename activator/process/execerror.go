@@ -46,6 +46,22 @@ func (e *ExecError) Error() string {
 // Unwrap lets errors.Is find the errno and the proof.
 func (e *ExecError) Unwrap() []error { return []error{e.Errno, ErrNotExecuted} }
 
+// OfBuild says that the build, or what its app's spec says to run, is to blame: the
+// file is missing, may not be run, or is no program. The next try would end the same
+// way. Anything else is the machine's, and may pass.
+func (e *ExecError) OfBuild() bool {
+	if e.Step != child.StepAccess && e.Step != child.StepExec {
+		return false
+	}
+	switch e.Errno {
+	case unix.ENOENT, unix.ENOEXEC, unix.ENOTDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.EISDIR, unix.ELIBBAD, unix.EINVAL, unix.E2BIG:
+		return true
+	case unix.EACCES:
+		return !onNoExec(e.Path)
+	}
+	return false
+}
+
 // explain turns the child's answer into an error that says what to do. It looks
 // at the file with usher's own eyes, after the fact.
 func (l Launch) explain(r child.Reply) *ExecError {

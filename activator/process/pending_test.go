@@ -227,9 +227,10 @@ func TestExecErrorsSayWhatToDo(t *testing.T) {
 		errno  syscall.Errno
 		advice string
 		early  bool // refused before the go-byte
+		box    bool // no fault of the build
 	}{
 		{name: "not found", set: func(_ *testing.T, l *Launch) { l.Path = "server" }, errno: unix.ENOENT, advice: "check `command`", early: true},
-		{name: "working directory not found", set: func(_ *testing.T, l *Launch) { l.Dir += "/gone" }, errno: unix.ENOENT, advice: "working directory", early: true},
+		{name: "working directory not found", set: func(_ *testing.T, l *Launch) { l.Dir += "/gone" }, errno: unix.ENOENT, advice: "working directory", early: true, box: true},
 		{name: "not executable", set: write("server", "#!/bin/sh\n", 0o644), errno: unix.EACCES, advice: "chmod +x", early: true},
 		{name: "a directory", set: func(_ *testing.T, l *Launch) { l.Path = "/usr" }, errno: unix.EACCES, advice: "it is a directory", early: true},
 		{name: "a device", set: func(_ *testing.T, l *Launch) { l.Path = "/dev/null" }, errno: unix.EACCES, advice: "not a regular file", early: true},
@@ -242,7 +243,7 @@ func TestExecErrorsSayWhatToDo(t *testing.T) {
 		{name: "too much environment", set: func(_ *testing.T, l *Launch) { l.Env = append(l.Env, "A="+strings.Repeat("x", 1<<20)) }, errno: unix.E2BIG, advice: "smaller"},
 		{name: "limit", set: func(_ *testing.T, l *Launch) {
 			l.Rlimits = []Rlimit{{Resource: unix.RLIMIT_CORE, Soft: 2, Hard: 1}}
-		}, errno: unix.EINVAL, advice: "soft must not exceed hard"},
+		}, errno: unix.EINVAL, advice: "soft must not exceed hard", box: true},
 	}
 	onEachGround(t, func(t *testing.T, g *ground) {
 		for _, tt := range tests {
@@ -260,6 +261,9 @@ func TestExecErrorsSayWhatToDo(t *testing.T) {
 				var exec *ExecError
 				if !errors.As(err, &exec) || exec.Errno != tt.errno || !errors.Is(err, tt.errno) {
 					t.Fatalf("got %v, want an ExecError with %v", err, tt.errno)
+				}
+				if exec.OfBuild() == tt.box {
+					t.Errorf("%q: the build's fault: %v", err, exec.OfBuild())
 				}
 				if !errors.Is(err, ErrNotExecuted) || !strings.Contains(err.Error(), tt.advice) {
 					t.Errorf("got %q, want it to prove that nothing ran and to say %q", err, tt.advice)
