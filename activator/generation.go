@@ -45,6 +45,7 @@ type generation struct {
 	probes    *probes    // of the health check; nil: it was not begun
 	problem   string     // why it could not be started, for people
 	oom       cgroup.OOM // that was told
+	unproven  string     // why its end cannot be proven, as it was told
 }
 
 func closedChan() chan struct{} {

@@ -153,7 +153,10 @@ func (r *runner) stopped(gen lc.GenID, g *generation, end ending) lc.Event {
 		r.note("stop", gen, "it did not end within "+end.killed.String()+" of SIGTERM and was killed")
 	}
 	if end.err != nil {
-		r.log().Error("a stop is not proven; the sweep goes on", "generation", g.run.Generation, "pid", g.run.PID, "error", end.err)
+		if text := end.err.Error(); text != g.unproven { // the sweep tries every second
+			g.unproven = text
+			r.log().Error("a stop is not proven; the sweep goes on", "generation", g.run.Generation, "pid", g.run.PID, "error", end.err)
+		}
 		return lc.Event{Kind: lc.StopDone, Gen: gen, Result: lc.Refused, Reason: lc.ReasonUnproven}
 	}
 	return lc.Event{Kind: lc.StopDone, Gen: gen}

@@ -1,8 +1,10 @@
 package activator
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -574,6 +576,8 @@ func TestADeployInHoldModeNeedsTheProofToo(t *testing.T) {
 
 func TestAnUnprovenStopKeepsAHoldDownUntilTheSweepHasTheProof(t *testing.T) {
 	inBubble(t, func(r *rig) {
+		var log bytes.Buffer
+		r.act.log = slog.New(slog.NewTextHandler(&log, nil))
 		r.apply(r.app("v1", hold))
 		r.get("v1")
 		r.w.mu.Lock()
@@ -581,11 +585,17 @@ func TestAnUnprovenStopKeepsAHoldDownUntilTheSweepHasTheProof(t *testing.T) {
 		r.w.mu.Unlock()
 		r.wantOp(r.deploy("v2"), OpDown)
 		s := r.wantState("down")
+		if _, err := r.act.Restart(t.Context(), Change{App: "hello"}, false); err == nil || !strings.Contains(err.Error(), "goes on by itself") {
+			t.Errorf("a restart is told %v", err)
+		}
 		if !strings.Contains(s.Reason, "stop unproven (pid 101)") {
 			t.Errorf("reason %q", s.Reason)
 		}
 		settle(time.Minute)
 		r.wantState("down")
+		if n := strings.Count(log.String(), "a stop is not proven"); n != 1 {
+			t.Errorf("the same is said %d times in a minute:\n%s", n, &log)
+		}
 		r.w.mu.Lock()
 		r.w.stopErr = nil
 		r.w.mu.Unlock()

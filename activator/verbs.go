@@ -230,8 +230,12 @@ func (a *Activator) Restart(_ context.Context, c Change, retry bool) (Operation,
 		if rec.Desired == 0 {
 			return r.noRelease()
 		}
-		if !retry && r.state.Slot.State == lc.SlotDown {
-			return Refuse(ErrConflict, "app %s is down (%s): restart it with --retry, or deploy another build", r.name, r.downText(r.state.Slot))
+		if s := r.state.Slot; !retry && s.State == lc.SlotDown {
+			way := "restart it with --retry, or deploy another build"
+			if s.Reason == lc.ReasonUnproven {
+				way = "it goes on by itself once that process is gone; usher's log says why it is not"
+			}
+			return Refuse(ErrConflict, "app %s is down (%s): %s", r.name, r.downText(s), way)
 		}
 		if err := r.commitRestart(c.IfVersion, retry); err != nil {
 			return err

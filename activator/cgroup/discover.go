@@ -58,7 +58,19 @@ func unavailable(format string, args ...any) error {
 // treeName is usher-<id>; the id is short because it shows up in ps and top.
 func treeName(stateDir string) string {
 	sum := sha256.Sum256([]byte(stateDir))
-	return "usher-" + hex.EncodeToString(sum[:5])
+	return treePrefix + hex.EncodeToString(sum[:treeID])
+}
+
+const (
+	treePrefix = "usher-"
+	treeID     = 5 // bytes
+)
+
+// isTreeName says whether some usher calls its tree so.
+func isTreeName(name string) bool {
+	digits, ok := strings.CutPrefix(name, treePrefix)
+	id, err := hex.DecodeString(digits)
+	return ok && err == nil && len(id) == treeID
 }
 
 // system is what the kernel says about this process and the hierarchy.

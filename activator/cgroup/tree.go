@@ -89,14 +89,15 @@ func (t *Tree) replaceLeftover(g *v2Group, l Limits) error {
 }
 
 // Open returns the group at a path that New made once, possibly by an earlier
-// run of usher that lived elsewhere in the hierarchy. The error of a group that
-// no longer exists, and so holds nothing, wraps fs.ErrNotExist.
+// run of usher that lived elsewhere in the hierarchy, or whose state directory
+// had another path. The error of a group that no longer exists, and so holds
+// nothing, wraps fs.ErrNotExist.
 func (t *Tree) Open(path string) (Group, error) {
 	dir, leaf := filepath.Split(filepath.Clean(path))
 	app, _, ok := parseLeaf(leaf)
 	dir = filepath.Clean(dir)
-	if !filepath.IsAbs(path) || !ok || filepath.Base(dir) != app || filepath.Base(filepath.Dir(dir)) != filepath.Base(t.dir) {
-		return nil, fmt.Errorf("open cgroup %q: not the path of a generation of this usher (want …/%s/<app>/<app>.<generation>)", path, filepath.Base(t.dir))
+	if !filepath.IsAbs(path) || !ok || filepath.Base(dir) != app || !isTreeName(filepath.Base(filepath.Dir(dir))) {
+		return nil, fmt.Errorf("open cgroup %q: not the path of a generation of usher's (want …/%s/<app>/<app>.<generation>)", path, filepath.Base(t.dir))
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -95,6 +95,15 @@ func TestOpenFindsGenerationsAndTheLastOneTakesTheAppsDirectoryAlong(t *testing.
 	mustNew(t, tree, "shop", 9)
 }
 
+func TestOpenFindsAGenerationFromBeforeTheStateDirectoryWasMoved(t *testing.T) {
+	was, is := newTree(t), newTree(t)
+	g := mustNew(t, was, "shop", 7)
+	opened, err := is.Open(g.Path())
+	if err != nil || opened.Path() != g.Path() {
+		t.Fatalf("open %s: %v", g.Path(), err)
+	}
+}
+
 func TestOpenRefusesWhatIsNotAGeneration(t *testing.T) {
 	tree := newTree(t)
 	_, err := tree.Open(filepath.Join(tree.Dir(), "shop", "shop.1"))
