@@ -241,6 +241,9 @@ func (m *machine) fail(why Reason) {
 		}
 	case serving:
 		m.s.Cur.Restart = m.s.Restarts // a restart that failed is paid; it is not tried again by itself
+		if older := n.Rel.Rev != m.s.Cur.Rel.Rev; older && !fresh {
+			m.backOff(n.Rel.Rev)
+		}
 	case !fresh:
 		m.backOff(n.Rel.Rev)
 	default:

@@ -92,7 +92,9 @@ func (m *machine) owed() {
 	cur := m.s.Cur
 	if cur.Stage == Serving {
 		m.s.Cache = CacheKey{Rev: cur.Rel.Rev, Restart: cur.Restart}
-		m.s.Good = cur.Rel
+		if cur.Rel.Rev > m.s.Good.Rev { // else what is good does not answer, and stays what it is
+			m.s.Good = cur.Rel
+		}
 		m.s.ReportOwed = cur.Rel.Rev > m.s.Reported
 		m.unheld()
 	}

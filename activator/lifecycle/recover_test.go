@@ -99,6 +99,27 @@ func TestRecoveryUndoesBeforeTheSwitchIsRecordedAndRollsForwardFromThen(t *testi
 	}
 }
 
+// What is good does not answer after a crash, so an older one serves beside a newer
+// one that fails: it is good all the same, and is tried with pauses.
+func TestWhatIsGoodStaysGoodThoughAnOlderOneServesAndIsTriedWithPauses(t *testing.T) {
+	was := State{Desired: rev(3, false), Good: rev(2, false), Reported: 1, Held: 3}
+	s, f := Recover(was, []Found{found(1, Serving, true), found(2, Serving, false)}, 9)
+	if got := f.String(); got != "RecordSwitched g1 r1; Arm g1 idle; Stop g2; Place g1 serving g1 cache r1.0" || s.Good.Rev != 2 {
+		t.Fatalf("got %s, good r%d", got, s.Good.Rev)
+	}
+	p := &play{t: t, next: 9}
+	p.take(s, &f)
+	p.script(`
+		StopDone g2                            → Forget g2; Verify g10 r2
+		VerifyDone g10                         → Intent g10 r2
+		IntentDone g10                         → Prepare g10 r2
+		PrepareDone g10                        → Go g10 r2
+		GoDone g10 build failed: exec failed   → RecordOutcome g10 r2 overlap release: failed (exec failed); Stop g10 kill; Arm back-off level 1
+		StopDone g10                           → Forget g10
+		TimerFired back-off                    → Verify g11 r2
+	`)
+}
+
 func TestRecoveryReportsWhatServesOnlyWhileTheSlotNamesIt(t *testing.T) {
 	was := State{Desired: rev(1, false), Paused: true}
 	s, f := Recover(was, []Found{found(1, Switching, true)}, 9)
