@@ -71,7 +71,7 @@ func TestAnIdleConnectionWithoutAGoroutineEnds(t *testing.T) {
 		}
 	})
 	t.Run("when it is idle for too long", func(t *testing.T) {
-		r := newRig(t, rigOptions{server: Options{grace: soon, IdleTimeout: 400 * time.Millisecond}})
+		r := newRig(t, rigOptions{server: Options{grace: soon, IdleTimeout: 2 * time.Second}})
 		c := r.dial()
 		r.away(1)
 		c.wantEOF()

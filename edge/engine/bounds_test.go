@@ -146,7 +146,7 @@ func TestEveryListenerHasItsOwnLimits(t *testing.T) {
 	o := newOrigin(t, always("x"))
 	r := newRig(t, rigOptions{server: Options{MaxConnections: 3}})
 	r.app.Place(o.placement(1))
-	strict := r.serveAlso(Listener{MaxConnections: 1, HeadTimeout: 100 * time.Millisecond, MaxPerClient: 1})
+	strict := r.serveAlso(Listener{MaxConnections: 1, HeadTimeout: time.Second, MaxPerClient: 1})
 	wide := r.addr
 	a := r.dial()
 	a.get("/")
