@@ -80,16 +80,17 @@ func TestAnAppThatIsTooSlowIs504(t *testing.T) {
 }
 
 func TestTheAppsTimeDoesNotRunWhileItGetsTheBody(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t, each(func(s *stage, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		s.ok(string(b))
 	}))
-	r := newRig(t, rigOptions{app: edge.AppConfig{FirstByteTimeout: time.Second}})
+	r := newRig(t, rigOptions{app: edge.AppConfig{FirstByteTimeout: 3 * time.Second}})
 	r.app.Place(o.placement(1))
 	c := r.dial()
 	c.send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 10\r\n\r\n")
-	for range 10 {
-		<-time.After(150 * time.Millisecond)
+	for range 10 { // longer than the app's time; the app itself has all of that for its answer
+		<-time.After(350 * time.Millisecond)
 		c.send("x")
 	}
 	c.want(200, "xxxxxxxxxx")
