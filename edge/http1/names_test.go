@@ -17,7 +17,7 @@ func TestEveryKnownNameIsFoundInAnyCase(t *testing.T) {
 			t.Errorf("%s and %s share a slot", text, other)
 		}
 		seen[slot] = text
-		for _, s := range []string{text, strings.ToUpper(text), strings.ToUpper(text[:1]) + text[1:]} {
+		for _, s := range []string{text, strings.ToUpper(text), strings.ToUpper(text[:1]) + text[1:], titles[n]} {
 			if got := lookup([]byte(s)); got != n {
 				t.Errorf("lookup(%s) = %d, want %d", s, got, n)
 			}
@@ -26,6 +26,14 @@ func TestEveryKnownNameIsFoundInAnyCase(t *testing.T) {
 			if s != "" && lookup([]byte(s)) == n {
 				t.Errorf("lookup(%s) found %s", s, text)
 			}
+		}
+	}
+}
+
+func TestTheUsualSpellingHasACapitalInEachWord(t *testing.T) {
+	for n, want := range map[Name]string{Host: "Host", ContentLength: "Content-Length", HTTP2Settings: "Http2-Settings"} {
+		if titles[n] != want {
+			t.Errorf("%q, want %q", titles[n], want)
 		}
 	}
 }
