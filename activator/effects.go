@@ -161,10 +161,9 @@ func (r *runner) placement(s lc.Slot) Placement {
 		p.Reason, p.RetryAfter = store.ErrFenced.Error(), ownerRetryAfter
 	}
 	if s.State == lc.SlotDown {
-		p.Reason = r.downText(s)
-		p.RetryAfter = r.retry.Sub(r.act.now())
-		if s.Level == 0 || p.RetryAfter <= 0 {
-			p.RetryAfter = ownerRetryAfter
+		p.Reason, p.Down, p.RetryAfter = r.downText(s), r.downReason(s), ownerRetryAfter
+		if left := r.retry.Sub(r.act.now()); s.Level != 0 && left > 0 {
+			p.RetryAfter, p.RetryAt = left, r.retry
 		}
 	}
 	return p
@@ -172,6 +171,14 @@ func (r *runner) placement(s lc.Slot) Placement {
 
 // ownerRetryAfter is what clients of an app are told that waits for its owner.
 const ownerRetryAfter = 30 * time.Second
+
+// downReason tells an app that ran and crashed from one that did not start.
+func (r *runner) downReason(s lc.Slot) lc.Reason {
+	if s.Reason == lc.ReasonBackoff && r.latest().Reason == "" && r.crash != "" {
+		return lc.ReasonCrashed
+	}
+	return s.Reason
+}
 
 func (r *runner) downText(s lc.Slot) string {
 	if s.Reason == lc.ReasonUnproven {
@@ -182,7 +189,7 @@ func (r *runner) downText(s lc.Slot) string {
 		}
 	}
 	why := r.latest().Reason
-	if why == "" && s.Reason == lc.ReasonBackoff {
+	if r.downReason(s) == lc.ReasonCrashed {
 		why = r.crash
 	}
 	if why != "" {

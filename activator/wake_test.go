@@ -143,6 +143,30 @@ func TestAFirstBuildThatIsSickIsDownWithItsReasonAndRetryTime(t *testing.T) {
 	})
 }
 
+// One that ran and ended by itself, again and again, is not said to have failed to
+// start.
+func TestAnAppThatCrashesAgainIsDownAsCrashed(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1 exit=2s"))
+		for range 2 {
+			r.get("v1")
+			settle(3 * time.Second)
+		}
+		now := time.Now()
+		p := r.w.placement("hello")
+		if p.State != lifecycle.SlotDown || p.Down != lifecycle.ReasonCrashed || !p.RetryAt.After(now) || !strings.Contains(p.Reason, "ended by itself") {
+			t.Errorf("placement %+v", p)
+		}
+	})
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1 sick"))
+		_, _ = r.edge.get(context.Background(), "hello", 0)
+		if p := r.w.placement("hello"); p.State != lifecycle.SlotDown || p.Down != lifecycle.ReasonBackoff {
+			t.Errorf("placement %+v", p)
+		}
+	})
+}
+
 func TestACrashedAppIsWokenByTheNextRequest(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.apply(r.app("v1 exit=1m"))

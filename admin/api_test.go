@@ -220,6 +220,9 @@ func TestBadRequestsAreRefusedBeforeControlIsAsked(t *testing.T) {
 		{"spec by patch", "PATCH", "/v1/apps/hello", `{}`, nil, 409, "file-owned"},
 		{"artifact as json", "PUT", "/v1/apps/hello/builds", `{}`, nil, 415, "artifact-media"},
 		{"log lines", "GET", "/v1/apps/hello/logs?lines=-1", ``, nil, 400, "query-invalid"},
+		{"log of generation 0", "GET", "/v1/apps/hello/logs?generation=0", ``, nil, 400, "query-invalid"},
+		{"log of no number", "GET", "/v1/apps/hello/logs?generation=99999999999999999999", ``, nil, 400, "query-invalid"},
+		{"receipts of revision 0", "GET", "/v1/apps/hello/receipts?revision=0", ``, nil, 400, "query-invalid"},
 		{"log follow", "GET", "/v1/apps/hello/logs?follow=maybe", ``, nil, 400, "query-invalid"},
 		{"event id", "GET", "/v1/events", ``, []string{"Last-Event-ID", "x"}, 400, "last-event-id-invalid"},
 	}

@@ -150,11 +150,11 @@ type receiptList struct {
 
 // getReceipts lists receipts, newest first; ?limit=N and ?revision=N choose.
 func (s *Server) getReceipts(w http.ResponseWriter, r *http.Request) error {
-	limit, err := queryUint(r, "limit", 0)
+	limit, err := queryUint(r, "limit", 0, 0)
 	if err != nil {
 		return err
 	}
-	revision, err := queryUint(r, "revision", 0)
+	revision, err := queryUint(r, "revision", 1, 0)
 	if err != nil {
 		return err
 	}

@@ -138,16 +138,18 @@ func unquote(tag string) (string, bool) {
 	return v, !strings.ContainsAny(v, "\", ")
 }
 
-func queryUint(r *http.Request, name string, otherwise uint64) (uint64, error) {
+// queryUint reads a number from least on; one that is not given is otherwise, which
+// may be below that.
+func queryUint(r *http.Request, name string, least, otherwise uint64) (uint64, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
 		return otherwise, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 63)
-	if err != nil {
+	if err != nil || n < least {
 		return 0, &Error{
 			Kind: Invalid, Code: "query-invalid", Cause: err,
-			Detail: name + " is not a whole number: " + strconv.Quote(text),
+			Detail: name + " is not a whole number from " + strconv.FormatUint(least, 10) + " to 2^63-1: " + strconv.Quote(text),
 		}
 	}
 	return n, nil

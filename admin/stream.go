@@ -60,7 +60,7 @@ func (s *sse) put(text string) error {
 func resumeFrom(r *http.Request) (uint64, error) {
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {
-		return queryUint(r, "since", 0)
+		return queryUint(r, "since", 0, 0)
 	}
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
@@ -269,12 +269,12 @@ func copyFlushing(w io.Writer, rc *http.ResponseController, src io.Reader) {
 
 func logRequest(r *http.Request) (LogRequest, error) {
 	req := LogRequest{App: r.PathValue("app")}
-	lines, err := queryUint(r, "lines", defaultLogLines)
+	lines, err := queryUint(r, "lines", 0, defaultLogLines)
 	if err != nil {
 		return req, err
 	}
 	req.Lines = int(min(lines, maxLogLines))
-	if req.Generation, err = queryUint(r, "generation", 0); err != nil {
+	if req.Generation, err = queryUint(r, "generation", 1, 0); err != nil {
 		return req, err
 	}
 	req.Follow, err = queryBool(r, "follow")

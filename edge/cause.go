@@ -28,6 +28,7 @@ const (
 	CauseNoSuchHost
 	CauseNoRelease
 	CauseWakeFailed
+	CauseCrashed
 	CauseMaintenance
 	CauseFenced
 	CauseParkFull
@@ -131,6 +132,8 @@ func (c Cause) usherVerdict() Verdict {
 		return Verdict{503, unavailable, "no-release", "This app has no release yet.", true}
 	case CauseWakeFailed:
 		return Verdict{503, unavailable, "wake-failed", "This app could not be started.", true}
+	case CauseCrashed:
+		return Verdict{503, unavailable, "crashed", "This app has crashed and waits to be started again.", true}
 	case CauseMaintenance:
 		return Verdict{503, unavailable, "maintenance", "This app is down for maintenance.", true}
 	case CauseFenced:

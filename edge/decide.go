@@ -49,7 +49,7 @@ func (e *Edge) Decide(r *Request) Decision {
 	for {
 		s := a.slot.Load()
 		r.slot = s
-		if c := s.State.refusal(); c != CauseNone {
+		if c := s.refusal(); c != CauseNone {
 			return Decision{Kind: Reply, Cause: c}
 		}
 		if found := r.lookup(s); found.Result == CacheHit {

@@ -183,7 +183,7 @@ func (l *lot) settle(now time.Time) (wake bool) {
 	defer l.mu.Unlock()
 	s := l.app.slot.Load()
 	l.paced = false
-	if c := s.State.refusal(); c != CauseNone {
+	if c := s.refusal(); c != CauseNone {
 		l.dismissAll(c, s)
 	}
 	if s.State == Serving && s.target != nil && l.n > 0 {

@@ -129,6 +129,28 @@ func TestParkedRequestsAreTurnedAwayWithTheReasonOfTheSlot(t *testing.T) {
 	}
 }
 
+// What an app that is down tells is what has become of it, and Retry-After is what is
+// left of its back-off when it is read.
+func TestAnAppThatIsDownSaysWhyAndHowLongStill(t *testing.T) {
+	for down, want := range map[Cause]Cause{CauseNone: CauseWakeFailed, CauseCrashed: CauseCrashed, CauseDraining: CauseDraining} {
+		synctest.Test(t, func(t *testing.T) {
+			e, a := one(t, Options{}, AppConfig{})
+			a.Place(Placement{State: Waking})
+			g := parkOne(t, e, 0)
+			a.Place(Placement{State: Down, Down: down, RetryAfter: 30 * time.Second, RetryAt: time.Now().Add(30 * time.Second)})
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			if c, ok := g.answered(); !ok || c != want {
+				t.Errorf("%s, %v, want %s", c, ok, want)
+			}
+			if left := g.r.RetryAfter(); left != 10*time.Second {
+				t.Errorf("%v are left, want 10s", left)
+			}
+			end(e, g.r, Refused)
+		})
+	}
+}
+
 func TestALotIsBoundedByCountBytesAndTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, a := one(t, Options{}, AppConfig{ParkLimit: 2, ParkBytes: 100, ParkTimeout: time.Minute})

@@ -142,6 +142,9 @@ func (r *Request) RetryAfter() time.Duration {
 	if r.slot == nil {
 		return 0
 	}
+	if at := r.slot.RetryAt; !at.IsZero() {
+		return max(time.Until(at), time.Second)
+	}
 	return r.slot.RetryAfter
 }
 

@@ -48,15 +48,18 @@ func (s State) String() string {
 	}
 }
 
-// refusal is the cause with which a state turns requests away, or CauseNone if
-// the state serves them or lets them wait.
-func (s State) refusal() Cause {
-	switch s {
+// refusal is the cause with which a placement turns requests away, or CauseNone if
+// it serves them or lets them wait.
+func (p *Placement) refusal() Cause {
+	switch p.State {
 	case Empty:
 		return CauseNoRelease
 	case Maintenance:
 		return CauseMaintenance
 	case Down:
+		if p.Down != CauseNone {
+			return p.Down
+		}
 		return CauseWakeFailed
 	case Removed:
 		return CauseNoSuchHost
@@ -80,6 +83,10 @@ type Placement struct {
 	// RetryAfter is what a refused or parked client is told, if it is known: the
 	// learned boot time, or the rest of a back-off. 0 means unknown.
 	RetryAfter time.Duration
+	// RetryAt is when the back-off ends; it goes before RetryAfter unless it is zero.
+	RetryAt time.Time
+	// Down is why an app that is Down refuses; CauseNone: it could not be started.
+	Down Cause
 	// Reason says why, for the log.
 	Reason string
 }

@@ -85,8 +85,20 @@ var stateOf = [...]edge.State{
 func placement(p activator.Placement) edge.Placement {
 	return edge.Placement{
 		Revision: p.Revision, Generation: p.Generation, Build: p.Build, CacheGen: p.CacheGen,
-		State: stateOf[p.State], Network: p.Network, Address: p.Address, RetryAfter: p.RetryAfter, Reason: p.Reason,
+		State: stateOf[p.State], Network: p.Network, Address: p.Address, RetryAfter: p.RetryAfter, RetryAt: p.RetryAt, Reason: p.Reason,
+		Down: downOf(p.Down),
 	}
+}
+
+// downOf is what clients are told of an app that is down.
+func downOf(why lifecycle.Reason) edge.Cause {
+	switch why {
+	case lifecycle.ReasonCrashed:
+		return edge.CauseCrashed
+	case lifecycle.ReasonStopped:
+		return edge.CauseDraining
+	}
+	return edge.CauseNone
 }
 
 func (f *front) Place(app string, p activator.Placement) {
