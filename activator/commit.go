@@ -3,6 +3,8 @@ package activator
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	lc "github.com/usher-edge/usher/activator/lifecycle"
@@ -229,7 +231,9 @@ func lift(a *store.App) { a.Failures, a.DownHeld = nil, false }
 func (r *runner) commitOutcome(o store.Outcome, blamed, held bool) error {
 	down, cur := r.state.DownHeld, r.state.Cur
 	return r.update(0, func(a *store.App) error {
-		a.Outcomes = append(a.Outcomes, o)
+		a.Outcomes = append(slices.DeleteFunc(a.Outcomes, func(x store.Outcome) bool {
+			return o.Tries.N > 1 && o.Tries.First <= x.Attempt && x.Attempt < o.Attempt
+		}), o)
 		a.DownHeld = down
 		if blamed || held {
 			f := a.Failures[o.Revision]
@@ -268,6 +272,7 @@ func (r *runner) outcome(e lc.Effect) {
 		Reason: e.Reason.String(), Executed: e.Executed, At: r.act.now(),
 		Receipt: r.receipt != nil && r.receipt.Attempt == uint64(e.Gen),
 	}
+	before := r.latest()
 	last := &lastAttempt{}
 	switch {
 	case e.Reason != lc.ReasonNone && r.fenced(): // then it is the reason of everything
@@ -278,6 +283,9 @@ func (r *runner) outcome(e lc.Effect) {
 			last.tail = tail(g.run.LogPath, tailLines)
 		}
 	}
+	if o.Tries = r.tries(&before, e, &o); o.Tries.N > 1 {
+		last.operation = before.operation
+	}
 	last.Outcome = o
 	r.last = last
 	r.count(func(t *tally) { t.attempt(e) })
@@ -285,6 +293,24 @@ func (r *runner) outcome(e lc.Effect) {
 	r.note("outcome", e.Gen, o.Cause+" of revision "+itoa(int(o.Revision))+": "+o.Outcome+because(o.Reason))
 	r.finish(e, last)
 	r.concluded(o)
+}
+
+// tries tells an attempt that nobody asked for, and that the box refused for the reason
+// of the one before it, as one with that. Who looks for what happened finds it then,
+// however long the box goes on refusing.
+func (r *runner) tries(before *lastAttempt, e lc.Effect, o *store.Outcome) store.Tries {
+	asked := slices.ContainsFunc(r.ops, func(op *operation) bool {
+		return op.running() && op.ended == nil && op.concerns(e.Rel, e.Restart)
+	})
+	same := before.Outcome.Outcome == o.Outcome && before.Revision == o.Revision && before.Receipt == o.Receipt &&
+		strings.HasPrefix(before.Reason, e.Reason.String())
+	if e.Outcome != lc.Abandoned || asked || !same || before.wrong {
+		return store.Tries{}
+	}
+	if t := before.Tries; t.N > 1 {
+		return store.Tries{N: t.N + 1, First: t.First, Since: t.Since}
+	}
+	return store.Tries{N: 2, First: before.Attempt, Since: before.At}
 }
 
 // blamed says that an outcome is its build's fault.

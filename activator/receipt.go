@@ -220,6 +220,7 @@ func (r *runner) concluded(o store.Outcome) {
 	}
 	rc.Operation, rc.Health = r.latest().operation, r.gens[lc.GenID(o.Attempt)].healthProof()
 	rc.Outcome, rc.Reason, rc.Executed, rc.Mode = o.Outcome, o.Reason, o.Executed, o.Mode
+	rc.Tries = o.Tries
 	rc.ended = true
 	rc.drained = r.state.Old.ID == 0
 	rc.proven = rc.drained
@@ -302,8 +303,13 @@ func (r *runner) file(rc *receipt) {
 		}
 	})
 	text := Summary(rc.Receipt)
-	r.note("receipt", lc.GenID(rc.Attempt), text)
+	if rc.Tries.N <= 1 || wrong { // else the first of them was told
+		r.note("receipt", lc.GenID(rc.Attempt), text)
+	}
 	if wrong {
+		if r.last != nil && r.last.Attempt == rc.Attempt {
+			r.last.wrong = true
+		}
 		r.log().Error("a receipt does not add up: requests were lost or counted twice; please report it", "attempt", rc.Attempt, "receipt", text)
 	}
 }

@@ -96,6 +96,7 @@ type lastAttempt struct {
 	operation string // that asked for it; empty: none did
 	exit      *Exit
 	tail      []string
+	wrong     bool // its receipt does not add up: it is kept
 }
 
 func newRunner(act *Activator, name string) *runner {

@@ -29,6 +29,10 @@ type Receipt struct {
 	Executed bool   `json:"executed"`
 	Build    string `json:"build,omitempty"`
 	Digest   string `json:"digest,omitempty"`
+	// Tries is how many attempts in a row ended alike, from the one that ended at
+	// FirstTriedAt to this one, in the place of whose receipts this is; 0: only this.
+	Tries        int        `json:"tries,omitempty"`
+	FirstTriedAt *time.Time `json:"first_tried_at,omitempty"`
 	// From is what served at the admission; nil if nothing did.
 	From *Predecessor `json:"from,omitempty"`
 	// CacheFrom and CacheTo are cache generations as "REVISION.RESTARTS"; they are

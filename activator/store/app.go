@@ -109,7 +109,16 @@ type Outcome struct {
 	Drain      time.Duration `json:"drain,omitempty"` // nanoseconds
 	// Receipt says that a receipt of the attempt is stored later: without one its
 	// window was lost.
-	Receipt bool `json:"receipt,omitempty"`
+	Receipt bool  `json:"receipt,omitempty"`
+	Tries   Tries `json:"tries,omitzero"`
+}
+
+// Tries tells of attempts in a row that ended alike and are told as one, the newest
+// of them. The zero value: there was only that.
+type Tries struct {
+	N     int       `json:"n"`
+	First uint64    `json:"first"` // attempt
+	Since time.Time `json:"since"` // when the first of them ended
 }
 
 // Release returns the release with that revision, and whether the history has

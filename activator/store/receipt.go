@@ -30,6 +30,9 @@ type Receipt struct {
 	Build     string `json:"build,omitempty"`
 	Digest    string `json:"digest,omitempty"`
 
+	// Tries takes this receipt in the place of those of the tries before it.
+	Tries Tries `json:"tries,omitzero"`
+
 	// From is what served at the admission; the zero value: nothing did.
 	From Predecessor `json:"from,omitzero"`
 	// CacheFrom and CacheTo are cache generations, "REVISION.RESTARTS"; equal or
@@ -167,8 +170,31 @@ func (b *Bolt) PutReceipt(app string, r Receipt) error {
 		if err := bucket.Put(receiptKey(app, r.Attempt), data); err != nil {
 			return err
 		}
+		if err := dropTries(bucket, app, r); err != nil {
+			return err
+		}
 		return dropReceipts(bucket, app, KeepReceipts)
 	})
+}
+
+// replaces says that r stands in the place of the receipt of an attempt.
+func (r Receipt) replaces(attempt uint64) bool {
+	return r.Tries.N > 1 && r.Tries.First <= attempt && attempt < r.Attempt
+}
+
+// dropTries removes those in whose place r stands.
+func dropTries(bucket *bbolt.Bucket, app string, r Receipt) error {
+	var keys [][]byte
+	eachReceipt(bucket, app, func(k, _ []byte) {
+		if r.replaces(binary.BigEndian.Uint64(k[len(k)-8:])) {
+			keys = append(keys, bytes.Clone(k))
+		}
+	})
+	var errs []error
+	for _, k := range keys {
+		errs = append(errs, bucket.Delete(k))
+	}
+	return errors.Join(errs...)
 }
 
 // dropReceipts removes all but the newest ones of an app.
@@ -226,13 +252,13 @@ func (m *Memory) PutReceipt(app string, r Receipt) error {
 	if err != nil {
 		return err
 	}
-	if err := m.state.putReceipt(app, r.Attempt, data); err != nil {
+	if err := m.state.putReceipt(app, r, data); err != nil {
 		return err
 	}
 	return m.ask("receipt.done")
 }
 
-func (s *memoryState) putReceipt(app string, attempt uint64, data []byte) error {
+func (s *memoryState) putReceipt(app string, r Receipt, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.records[app] == nil {
@@ -241,7 +267,12 @@ func (s *memoryState) putReceipt(app string, attempt uint64, data []byte) error 
 	if s.receipts[app] == nil {
 		s.receipts[app] = memoryReceipts{}
 	}
-	s.receipts[app][attempt] = data
+	s.receipts[app][r.Attempt] = data
+	for n := range s.receipts[app] {
+		if r.replaces(n) {
+			delete(s.receipts[app], n)
+		}
+	}
 	all := s.receipts[app].sorted()
 	for _, n := range all[:max(0, len(all)-KeepReceipts)] {
 		delete(s.receipts[app], n)

@@ -148,6 +148,9 @@ func receiptFacts(rc admin.Receipt) [][2]string {
 	if rc.Outcome != "" && rc.Outcome != "done" && !rc.Executed {
 		facts = append(facts, [2]string{"executed", "no: it is proven that nothing of the build ran"})
 	}
+	if rc.Tries > 1 && rc.FirstTriedAt != nil {
+		facts = append(facts, [2]string{"tries", fmt.Sprintf("%d since %s, all with this end; the rest is of the last one", rc.Tries, rc.FirstTriedAt.UTC().Format(time.RFC3339))})
+	}
 	if rc.CacheFrom != rc.CacheTo {
 		facts = append(facts, [2]string{"cache generation", rc.CacheFrom + " -> " + rc.CacheTo})
 	}

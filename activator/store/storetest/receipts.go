@@ -45,6 +45,11 @@ func receipts(t *testing.T, s Opened) {
 			t.Errorf("receipt %d is\n%+v, want\n%+v", i, got, want)
 		}
 	}
+	again := store.Receipt{Attempt: 10 * (store.KeepReceipts + 6), Tries: store.Tries{N: 3, First: 10 * (store.KeepReceipts + 4)}}
+	must(t, s.PutReceipt("web", again)) // in the place of the last two
+	if all, err := s.Receipts("web"); err != nil || len(all) != store.KeepReceipts-1 || !reflect.DeepEqual(all[len(all)-1], again) || all[len(all)-2].Attempt != again.Tries.First-10 {
+		t.Errorf("%d receipts, the last ones %+v (%v)", len(all), all[len(all)-2:], err)
+	}
 	list[0].Counts.RefusedBy["draining"] = 99
 	if again, err := s.Receipts("web"); err != nil || again[0].Counts.RefusedBy["draining"] != 3 {
 		t.Errorf("a reader changed what is stored: %v", err)

@@ -68,7 +68,8 @@ func receipt(app string, r activator.Receipt) admin.Receipt {
 		App: app, Attempt: r.Attempt, State: admin.ReceiptClosed, Summary: activator.Summary(r.Receipt), Operation: r.Operation,
 		Revision: r.Revision, Cause: r.Cause, Mode: r.Mode, Canary: r.Canary, Outcome: r.Outcome, Reason: r.Reason, Executed: r.Executed,
 		Build: r.Build, Digest: r.Digest, CacheFrom: r.CacheFrom, CacheTo: r.CacheTo,
-		OpenedAt: some(r.Opened), ClosedAt: some(r.Closed), Incomplete: r.Incomplete, Proof: r.Proof, Steps: []admin.ReceiptStep{},
+		OpenedAt: some(r.Opened), ClosedAt: some(r.Closed), Incomplete: r.Incomplete, Proof: r.Proof,
+		Tries: r.Tries.N, FirstTriedAt: some(r.Tries.Since), Steps: []admin.ReceiptStep{},
 	}
 	switch {
 	case r.Open:
