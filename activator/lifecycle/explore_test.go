@@ -59,7 +59,7 @@ func configs() []config {
 		{name: "no numbers", commits: []uint8{0, relHold}, left: budgets{app: 1, fresh: 1}, asks: askRequest},
 		{name: "no numbers for a target", commits: []uint8{relExternal, relExternal}, left: budgets{usher: 1, fresh: 1}, asks: askRequest},
 		{name: "late answers", commits: []uint8{0, relHold}, asks: day, late: true},
-		{name: "limits overlap", commits: []uint8{relLimited, relLimited}, left: budgets{usher: 1}, asks: askRequest},
+		{name: "limits overlap", commits: []uint8{relLimited, relLimited}, left: budgets{usher: 1}, asks: askRequest | askStop},
 		{name: "limits and an exit", commits: []uint8{0, relLimited}, left: budgets{app: 1}, asks: askRequest},
 		{name: "limits hold", commits: []uint8{relLimited, relLimited | relHold}, left: budgets{usher: 1}, asks: askRequest},
 		{name: "between", commits: []uint8{0, relHold}, left: budgets{restarts: 1}, asks: askRestart | askPause | askMaintain | askShutdown | askStop | askRemove, between: true},

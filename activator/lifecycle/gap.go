@@ -12,8 +12,8 @@ const (
 // its effects and its timers; what people ask, what ends by itself and what fails
 // may widen it. After a fence it stays what is left to the next owner.
 func Gap(s State) int {
-	if s.Gone && s.Halt.ends() {
-		return 0
+	if s.Gone && s.Halt.ends() { // all that may come yet is the answer of a restore
+		return gapFlag(s.Limit == LimitRestoring)
 	}
 	n := gapLimit[s.Limit] + gapFlag(s.SweepArmed) + gapFlag(s.Attempt.Reporting)
 	n += gapOf(s.Cur, s.Halt) + gapOf(s.Next, s.Halt) + gapOf(s.Old, s.Halt)

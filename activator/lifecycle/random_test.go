@@ -22,6 +22,9 @@ func randomLife(t *rapid.T, spoil func(*explorer)) (total int) {
 		left: budgets{restarts: 3, usher: 4, app: 6, puts: 1, fresh: 2},
 		asks: askRestart | askRetry | askWake | askSleep | askPause | askMaintain | askRequest | askShutdown | askFence, late: true, doubts: true, cache: true, heads: true,
 	}
+	if rapid.IntRange(0, 3).Draw(t, "ends") == 0 { // not always: what has ended has no long life
+		c.asks |= askStop | askRemove
+	}
 	for range rapid.IntRange(1, 3).Draw(t, "releases") {
 		c.commits = append(c.commits, rapid.SampledFrom(kinds).Draw(t, "release"))
 	}
@@ -65,30 +68,36 @@ func calm(moves []move) []move {
 	return rest
 }
 
-// rest lets everything succeed and nobody ask, until nothing moves any more.
+// rest lets everything succeed that can, and nobody ask, until nothing moves any
+// more.
 func (x *explorer) rest(t *rapid.T, w *world) {
 	const most = 200
 	x.script = script{draw: func(int) int { return 0 }}
+	x.log = nil
 	for range most {
-		moved := false
-		for _, m := range x.moves(w, nil) {
-			next := *w
-			x.log = nil
-			x.take(&next, &m)
-			if x.broken != nil {
-				t.Fatal(x.broken)
-			}
-			if x.out&(flagAsked|flagCrashed|flagFailed) == 0 && next != *w {
-				*w, moved = next, true
-				break
-			}
+		if x.onward(t, w, flagAsked|flagCrashed|flagFailed) || x.onward(t, w, flagAsked|flagCrashed) {
+			continue
 		}
-		if !moved {
-			if !w.settled() {
-				t.Fatalf("it rests and is not settled: %s", w)
-			}
-			return
+		if !w.settled() {
+			t.Fatalf("it rests and is not settled: %s", w)
 		}
+		return
 	}
 	t.Fatalf("it does not come to rest: %s", w)
+}
+
+// onward takes the first move that changes anything and has none of these flags.
+func (x *explorer) onward(t *rapid.T, w *world, unless flags) bool {
+	for _, m := range x.moves(w, nil) {
+		next := *w
+		x.take(&next, &m)
+		if x.broken != nil {
+			t.Fatal(x.broken)
+		}
+		if x.out&unless == 0 && next != *w {
+			*w = next
+			return true
+		}
+	}
+	return false
 }
