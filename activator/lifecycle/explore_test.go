@@ -54,6 +54,7 @@ func configs() []config {
 		{name: "external", commits: []uint8{relExternal, relExternal}, left: budgets{usher: 1, restarts: 1}, asks: askRestart | askRequest | askPause},
 		{name: "process to external", commits: []uint8{0, relExternal}, left: both, asks: day},
 		{name: "external to process", commits: []uint8{relExternal, 0}, left: both, asks: day},
+		{name: "external to hold", commits: []uint8{relExternal, relHold}, left: budgets{usher: 1}, asks: askRequest},
 		{name: "weak records overlap", commits: []uint8{0, 0}, left: budgets{usher: 1, puts: 1}, asks: askRequest, doubts: true},
 		{name: "weak records hold", commits: []uint8{relHold, relHold}, left: budgets{usher: 1, puts: 1}, asks: askRequest, doubts: true},
 		{name: "no numbers", commits: []uint8{0, relHold}, left: budgets{app: 1, fresh: 1}, asks: askRequest},

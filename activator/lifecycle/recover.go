@@ -70,7 +70,7 @@ func (m *machine) external() {
 	if rel.Rev == 0 {
 		rel = m.s.Desired
 	}
-	if !rel.External || m.s.Cur.ID != 0 || m.fresh == 0 {
+	if !rel.External || m.s.Cur.ID != 0 || m.fresh == 0 || m.s.DownHeld { // a failed hold stays down
 		return
 	}
 	m.s.Cur = Gen{ID: m.fresh, Rel: rel, Restart: m.s.Restarts, Stage: Serving, Ran: true, Prepared: true}
