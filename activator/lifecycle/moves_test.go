@@ -89,7 +89,7 @@ func (x *explorer) deaths(w *world, out []move) []move {
 func results(k EventKind) []Event { return resultTable[k] }
 
 var resultTable = [...][]Event{
-	VerifyDone:  {{Kind: VerifyDone}, {Kind: VerifyDone, Result: Refused, Reason: ReasonMismatch}},
+	VerifyDone: {{Kind: VerifyDone}, {Kind: VerifyDone, Result: Refused, Reason: ReasonMismatch}},
 	PrepareDone: {
 		{Kind: PrepareDone},
 		{Kind: PrepareDone, Result: BuildFailed, Reason: ReasonExecFailed},
