@@ -468,7 +468,10 @@ func TestLeavingDoesNotCancelTheChange(t *testing.T) {
 // restart takes the daemon away when the CLI has shown text, lets f change what
 // it knows, and brings it back.
 func (tt *terminal) restartAt(text string, f func()) {
+	back := make(chan struct{})
+	tt.t.Cleanup(func() { <-back }) // the command may end before the daemon's own end is arranged
 	go func() { // ends when the daemon is back
+		defer close(back)
 		tt.err.waitFor(tt.t, text)
 		tt.stop()
 		tt.err.waitFor(tt.t, "waiting for it")
