@@ -11,7 +11,7 @@ import (
 )
 
 // The kernel is asked in two ways, and must say the same.
-func TestTheKernelSaysTheSameOfListenersAskedAndPrinted(t *testing.T) {
+func TestListenersAreTheSameAskedOfTheKernelAndPrinted(t *testing.T) {
 	if err := askListeners(1, map[string]bool{}); err != nil {
 		t.Skipf("%v", err)
 	}

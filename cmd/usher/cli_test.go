@@ -470,7 +470,7 @@ func TestLeavingDoesNotCancelTheChange(t *testing.T) {
 func (tt *terminal) restartAt(text string, f func()) {
 	back := make(chan struct{})
 	tt.t.Cleanup(func() { <-back }) // the command may end before the daemon's own end is arranged
-	go func() { // ends when the daemon is back
+	go func() {                     // ends when the daemon is back
 		defer close(back)
 		tt.err.waitFor(tt.t, text)
 		tt.stop()
