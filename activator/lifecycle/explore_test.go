@@ -75,9 +75,9 @@ func configs() []config {
 // and two crashes of usher and two exits of the app where it is to be wide, and
 // everywhere at least one of each.
 func (c config) widened() config {
+	c.commits = append(slices.Clone(c.commits), c.commits[0])
 	least := uint8(1)
 	if c.wide {
-		c.commits = append(slices.Clone(c.commits), c.commits[0])
 		least = 2
 	}
 	c.left.usher, c.left.app = max(c.left.usher, least), max(c.left.app, least)

@@ -1,7 +1,9 @@
 package lifecycle
 
 import (
+	"flag"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -10,6 +12,15 @@ import (
 // Beyond the bounds of the exploration: long random lives of an app with more
 // releases, restarts and crashes, everything asked at once.
 func TestALongRandomLifeKeepsThePromisesAndComesToRest(t *testing.T) {
+	lives := 3000
+	if full() {
+		lives = 200_000
+	}
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		if err := f.Value.Set(strconv.Itoa(lives)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	total := 0
 	defer func() { t.Logf("%d moves", total) }()
 	rapid.Check(t, func(t *rapid.T) { total += randomLife(t, func(*explorer) {}) })
@@ -21,6 +32,7 @@ func randomLife(t *rapid.T, spoil func(*explorer)) (total int) {
 	c := config{
 		left: budgets{restarts: 3, usher: 4, app: 6, puts: 1, fresh: 2},
 		asks: askRestart | askRetry | askWake | askSleep | askPause | askMaintain | askRequest | askShutdown | askFence, late: true, doubts: true, cache: true, heads: true,
+		between: rapid.Bool().Draw(t, "between"), uncertain: rapid.Bool().Draw(t, "uncertain"),
 	}
 	if rapid.IntRange(0, 3).Draw(t, "ends") == 0 { // not always: what has ended has no long life
 		c.asks |= askStop | askRemove
