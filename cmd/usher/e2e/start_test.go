@@ -84,6 +84,12 @@ func TestStatusTellsOfAnAppThatEndedWhileUsherWasNotThere(t *testing.T) {
 	u := start(t, options{})
 	ok(t, u.get("hello", "/"))
 	pid := u.pid("hello")
+	u.eventually(10*time.Second, "the switch is recorded", func() error { // the answer may be a moment earlier
+		if st := u.status("hello"); st.LastOutcome == nil || st.LastOutcome.Outcome != "done" {
+			return fmt.Errorf("last outcome %+v", st.LastOutcome)
+		}
+		return nil
+	})
 	u.kill()
 	u.serve()
 	if out := u.must("status", "hello").stdout; strings.Contains(out, "not as it was recorded") {
