@@ -451,6 +451,40 @@ func TestEventsResumeWhereTheyBroke(t *testing.T) {
 	}
 }
 
+// Between the past and what follows it the daemon may go away.
+func TestEventsAfterAKnownOneWaitForTheDaemon(t *testing.T) {
+	ctl := admintest.New(hello())
+	addr, stop := admintest.Start(t, ctl, admin.Options{})
+	c := dial(t, addr)
+	ctl.Emit(admin.Event{App: "hello", Type: "state", Message: "one"})
+	stop()
+	lost := make(chan error, 10)
+	got := make(chan string, 1)
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(deadline(t))
+	go func() { // ends with ctx
+		done <- c.Events(ctx, admin.EventFilter{App: "hello", SinceSeq: 1}, func(err error) { lost <- err },
+			func(e admin.Event) error { got <- e.Message; return nil })
+	}()
+	select {
+	case err := <-lost:
+		if !errors.Is(err, client.ErrUnreachable) {
+			t.Errorf("lost: %v", err)
+		}
+	case err := <-done:
+		t.Fatalf("it did not wait: %v", err)
+	}
+	ctl.Emit(admin.Event{App: "hello", Type: "state", Message: "two"})
+	admintest.StartAt(t, ctl, admin.Options{}, addr.Path)
+	if m := <-got; m != "two" {
+		t.Errorf("got %q", m)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("events: %v", err)
+	}
+}
+
 func TestEventsOfNoDaemonAreAnErrorAtOnce(t *testing.T) {
 	c := dial(t, admin.Address{Scheme: "unix", Path: admintest.SocketPath(t)})
 	err := c.Events(deadline(t), admin.EventFilter{}, nil, nil)

@@ -259,10 +259,11 @@ func (c *Client) Recorded(ctx context.Context, f admin.EventFilter) ([]admin.Eve
 // Events calls each for every event, recorded ones first, until ctx ends, each
 // fails, or the daemon refuses or cannot be reached to begin with. When it goes
 // away later, lost is called once and the stream goes on where it broke as soon
-// as that is possible.
+// as that is possible. With f.SinceSeq it has been there before, so that this is
+// later already.
 func (c *Client) Events(ctx context.Context, f admin.EventFilter, lost func(error), each func(admin.Event) error) error {
 	pause := c.newBackoff()
-	seq, begun, open := f.SinceSeq, false, false
+	seq, begun, open := f.SinceSeq, f.SinceSeq != 0, f.SinceSeq != 0
 	r := reader{
 		opened: func() { begun, open = true, true; pause.reset() },
 		each: func(m message) error {
