@@ -232,7 +232,7 @@ func (r *runner) commitOutcome(o store.Outcome, blamed, held bool) error {
 	down, cur := r.state.DownHeld, r.state.Cur
 	return r.update(0, func(a *store.App) error {
 		a.Outcomes = append(slices.DeleteFunc(a.Outcomes, func(x store.Outcome) bool {
-			return o.Tries.N > 1 && o.Tries.First <= x.Attempt && x.Attempt < o.Attempt
+			return o.Tries.Replaced(x.Attempt, o.Attempt)
 		}), o)
 		a.DownHeld = down
 		if blamed || held {

@@ -121,6 +121,12 @@ type Tries struct {
 	Since time.Time `json:"since"` // when the first of them ended
 }
 
+// Replaced says whether an attempt is one of those before newest that are told with
+// it.
+func (t Tries) Replaced(attempt, newest uint64) bool {
+	return t.N > 1 && t.First <= attempt && attempt < newest
+}
+
 // Release returns the release with that revision, and whether the history has
 // it. The pointer is into a.Releases.
 func (a *App) Release(revision uint64) (*Release, bool) {

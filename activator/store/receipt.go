@@ -179,7 +179,7 @@ func (b *Bolt) PutReceipt(app string, r Receipt) error {
 
 // replaces says that r stands in the place of the receipt of an attempt.
 func (r Receipt) replaces(attempt uint64) bool {
-	return r.Tries.N > 1 && r.Tries.First <= attempt && attempt < r.Attempt
+	return r.Tries.Replaced(attempt, r.Attempt)
 }
 
 // dropTries removes those in whose place r stands.
