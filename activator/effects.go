@@ -1,6 +1,7 @@
 package activator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -131,6 +132,10 @@ func (r *runner) blame(g *generation, err error) {
 		return
 	}
 	g.problem = err.Error()
+	if errors.Is(err, context.Canceled) { // by a stop, a newer release, the end of usher: no fault
+		r.log().Info("called off: "+err.Error(), "generation", g.run.Generation)
+		return
+	}
 	r.log().Error(err.Error(), "generation", g.run.Generation)
 }
 

@@ -1,9 +1,11 @@
 package activator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +55,46 @@ func TestPauseParksAndResumeReleases(t *testing.T) {
 }
 
 // What was committed during a pause ends the resume as it would have ended the deploy.
+// Whoever calls a start off has been told; that it did not come to its end is no
+// error of anything.
+func TestAStartThatIsCalledOffIsNoError(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var log bytes.Buffer
+		r.act.log = slog.New(slog.NewTextHandler(&log, nil))
+		r.apply(r.app("v1"))
+		r.get("v1")
+		op := r.deploy("v2 stuck")
+		settle(time.Second)
+		r.wantOp(r.must(r.act.Pause(context.Background(), Change{App: "hello"}, false)), OpDone)
+		r.wantOp(op, OpAbandoned)
+		if text := log.String(); strings.Contains(text, "level=ERROR") || !strings.Contains(text, "called off") {
+			t.Errorf("the log says\n%s", text)
+		}
+	})
+}
+
+// A resume of an app that is not paused follows what is under way, and does not say
+// that there was a pause.
+func TestAResumeWithoutAPauseSpeaksOfNone(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1"))
+		r.get("v1")
+		settle(2 * time.Hour)
+		r.wantState("asleep")
+		r.deploy("v2 boot=5s")
+		settle(time.Second)
+		op := r.ended(r.must(r.act.Resume(context.Background(), Change{App: "hello"})))
+		if op.State != OpDone || op.Revision != 2 {
+			t.Errorf("the resume: %s, revision %d, want done with revision 2", op.State, op.Revision)
+		}
+		for _, s := range op.Steps {
+			if strings.Contains(s.Detail, "pause") {
+				t.Errorf("step %s says %q", s.Name, s.Detail)
+			}
+		}
+	})
+}
+
 func TestAResumeEndsAsWhatWasCommittedDuringThePause(t *testing.T) {
 	for name, c := range map[string]struct {
 		during func(r *rig)

@@ -341,6 +341,10 @@ func (a *Activator) Pause(_ context.Context, c Change, maintenance bool) (Operat
 // restart, is what the operation is about then, as if it had been asked for now.
 func (a *Activator) Resume(_ context.Context, c Change) (Operation, error) {
 	return a.change(c, KindResume, func(r *runner, o *operation) error {
+		when := ""
+		if r.state.Paused {
+			when = ", during the pause"
+		}
 		err := r.update(c.IfVersion, func(rec *store.App) error {
 			rec.Paused, rec.Maintenance = false, false
 			return nil
@@ -350,7 +354,7 @@ func (a *Activator) Resume(_ context.Context, c Change) (Operation, error) {
 		}
 		if rel, ok := r.record.Release(uint64(r.owed())); ok {
 			o.Revision, o.Digest = rel.Revision, rel.Digest
-			o.step(StepCommitted, "revision "+itoa(int(rel.Revision))+", during the pause", r.act.now())
+			o.step(StepCommitted, "revision "+itoa(int(rel.Revision))+when, r.act.now())
 			r.tell(o, fmt.Sprintf("resume: revision %d (%s) starts", rel.Revision, rel.Build))
 		} else {
 			o.ended = func(s *lc.State) bool { return !s.Paused }

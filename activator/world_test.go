@@ -427,6 +427,10 @@ func (b backend) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 	if pr.has("crowded") {
 		return nil, fmt.Errorf("prepare: %w", &process.ExecError{Step: "setuid", Path: "hello", Errno: syscall.EAGAIN, Advice: "cannot become it"})
 	}
+	if pr.has("stuck") { // until it is called off
+		<-ctx.Done()
+		return nil, fmt.Errorf("prepare: %w", ctx.Err())
+	}
 	if pr.has("noprepare") {
 		return nil, errors.New("fork: resource temporarily unavailable")
 	}

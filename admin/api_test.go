@@ -250,7 +250,7 @@ func TestErrorsOfControlBecomeProblems(t *testing.T) {
 	kinds := map[admin.Kind]int{
 		admin.NotFound: 404, admin.Conflict: 409, admin.Precondition: 412, admin.Invalid: 400, admin.TooLarge: 413,
 		admin.Unavailable: 503, admin.Forbidden: 403, admin.Unauthorized: 401, admin.BadMethod: 405,
-		admin.BadMedia: 415, admin.Internal: 500,
+		admin.BadMedia: 415, admin.NoSpace: 507, admin.Internal: 500,
 	}
 	var mu sync.Mutex
 	var next error

@@ -22,6 +22,7 @@ const (
 	Unauthorized Kind = "unauthorized" // 401
 	BadMethod    Kind = "bad-method"   // 405
 	BadMedia     Kind = "bad-media"    // 415
+	NoSpace      Kind = "no-space"     // 507, the state directory cannot be written (RFC 4918 section 11.5)
 	Internal     Kind = "internal"     // 500, and every error that is no *Error
 )
 
@@ -168,6 +169,8 @@ func statusOf(k Kind) int {
 		return http.StatusMethodNotAllowed
 	case BadMedia:
 		return http.StatusUnsupportedMediaType
+	case NoSpace:
+		return http.StatusInsufficientStorage
 	}
 	return http.StatusInternalServerError
 }

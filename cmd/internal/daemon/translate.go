@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/usher-edge/usher/activator"
@@ -27,6 +28,9 @@ func publicError(err error) error {
 		{activator.ErrInvalid, admin.Invalid, ""},
 		{artifact.ErrInvalid, admin.Invalid, ""},
 		{artifact.ErrTooLarge, admin.TooLarge, admin.CodeUploadTooLarge},
+		{syscall.ENOSPC, admin.NoSpace, ""},
+		{syscall.EDQUOT, admin.NoSpace, ""},
+		{syscall.EROFS, admin.NoSpace, ""},
 	}
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {

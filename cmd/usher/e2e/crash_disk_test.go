@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -113,6 +114,9 @@ func TestAFullDiskFailsADeployAndNothingElse(t *testing.T) {
 	if r.code != 1 || !strings.Contains(r.stderr, "no space left on device") {
 		t.Errorf("deploy: exit code %d, %s", r.code, r.stderr)
 	}
+	if status := u.upload("hello", hello(t, "v2")); status != http.StatusInsufficientStorage {
+		t.Errorf("the admin API answers %d to an upload that does not fit, want 507", status)
+	}
 	if now := u.pid("hello"); now != pid || u.status("hello").State != admin.Awake {
 		t.Errorf("the incumbent was harmed: pid %d became %d", pid, now)
 	}
@@ -128,6 +132,28 @@ func TestAFullDiskFailsADeployAndNothingElse(t *testing.T) {
 	if body := ok(t, u.get("hello", "/version")).body; body != "v2\n" {
 		t.Errorf("it serves %q", body)
 	}
+}
+
+// upload sends a file as a build of the app, as a script would, and returns the
+// status of the answer.
+func (u *usher) upload(name, path string) int {
+	u.t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer f.Close()
+	req, err := http.NewRequest(http.MethodPut, "http://usher/v1/apps/"+name+"/builds", f)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/octet-stream")
+	resp, err := u.control.Do(req)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
 }
 
 func fill(t *testing.T, path string) {
