@@ -65,11 +65,7 @@ explore: ## the lifecycle core with larger bounds, and every pair of crashes; ta
 	USHER_EXPLORE=full go test -count=1 -v -timeout 60m -run CrashAnywhere ./activator
 
 fuzz: ## every fuzz target for FUZZ_TIME each
-	@for pkg in $$(go list ./...); do \
-		list=$$(go test -list '^Fuzz' $$pkg) || exit 1; \
-		for f in $$(echo "$$list" | grep '^Fuzz'); do \
-			echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ_TIME) $$pkg || exit 1; \
-		done; done
+	@bash .ci/fuzz $(FUZZ_TIME)
 
 clean: ## what build has made
 	rm -rf bin examples/*/bin
