@@ -79,10 +79,13 @@ func TestTheIdleTimeoutOfAnAppIsSurvived(t *testing.T) {
 	})
 	o := newOrigin(t, "tcp", func(c net.Conn) { count(&impatient{Conn: c, timeout: timeout}) })
 	p := o.pool(Options{})
-	failed := map[string]int{}
+	failed, late := map[string]int{}, 0
 	for i := range rounds {
-		pause := timeout - jitter + rand.N(2*jitter)
+		pause, begun := timeout-jitter+rand.N(2*jitter), time.Now()
 		<-time.After(pause)
+		if time.Since(begun) > timeout+2*jitter {
+			late++ // a busy machine: the app may be late as well, and live longer than it says
+		}
 		method, body := "GET", ""
 		if i%2 == 1 {
 			method, body = "POST", "x"
@@ -98,25 +101,29 @@ func TestTheIdleTimeoutOfAnAppIsSurvived(t *testing.T) {
 		}
 		return true
 	})
-	// Before anything is known about the app one POST can meet its FIN halfway.
-	if failed["GET"] > 0 || failed["POST"] > 1 {
-		t.Errorf("failed: %v", failed)
+	// Before anything is known about the app one POST can meet its FIN halfway, and
+	// so can one after each time that the app was seen to live longer.
+	if failed["GET"] > 0 || failed["POST"] > 1+late {
+		t.Errorf("failed: %v, with %d late pauses", failed, late)
 	}
 }
 
-// impatient closes after a while without another request.
+// impatient closes some time after an answer if no other request has begun. One that
+// has begun may take as long as it likes.
 type impatient struct {
 	net.Conn
 	timeout time.Duration
-	used    bool
 }
 
 func (c *impatient) Read(b []byte) (int, error) {
-	if c.used {
-		_ = c.SetReadDeadline(time.Now().Add(c.timeout))
-	}
-	c.used = true
-	return c.Conn.Read(b)
+	n, err := c.Conn.Read(b)
+	_ = c.SetReadDeadline(time.Time{})
+	return n, err
+}
+
+func (c *impatient) Write(b []byte) (int, error) {
+	_ = c.SetReadDeadline(time.Now().Add(c.timeout))
+	return c.Conn.Write(b)
 }
 
 func TestOldTCPConnectionsCarryOnlyWhatMayRunTwice(t *testing.T) {
