@@ -1,7 +1,5 @@
 package http1
 
-import "strconv"
-
 // Forward says what usher adds to a request on its way to the app. Empty
 // values are not written.
 type Forward struct {
@@ -31,7 +29,10 @@ const (
 	special            // see forwardSpecial
 )
 
-var requestRules = requestRuleTable()
+var (
+	requestRules  = requestRuleTable()
+	requestPasses = passing(requestRules)
+)
 
 func requestRuleTable() (t [nameCount]uint8) {
 	for _, n := range []Name{
@@ -51,6 +52,16 @@ func requestRuleTable() (t [nameCount]uint8) {
 	return t
 }
 
+// passing are the names whose rule is pass.
+func passing(rules [nameCount]uint8) (s nameSet) {
+	for n, rule := range rules {
+		if rule == pass {
+			s |= 1 << n
+		}
+	}
+	return s
+}
+
 // forwarder holds what the loop over the fields has found out.
 type forwarder struct {
 	r *Request
@@ -66,22 +77,35 @@ type forwarder struct {
 // Framing is ours. An HTTP/1.0 request without Host gets an empty one unless
 // f.Host is set.
 func AppendRequest(dst []byte, r *Request, f *Forward) []byte {
-	dst = append(dst, r.Method...)
-	dst = append(dst, ' ')
-	dst = AppendTarget(dst, r)
-	dst = append(dst, " HTTP/1.1\r\nHost: "...)
-	if len(f.Host) > 0 {
-		dst = append(dst, f.Host...)
-	} else {
-		dst = append(dst, r.HostPort...)
-	}
-	dst = append(dst, "\r\n"...)
 	w := forwarder{r: r, f: f}
-	for i := range r.Fields {
-		dst = w.field(dst, &r.Fields[i])
+	p := passage{head: &r.h, fields: r.Fields, names: requestPasses, with: r.h.withLength(r.Length >= 0)}
+	if w.opensPlainly() {
+		p.from, p.to, p.fields = r.first, r.Fields[0].end(), r.Fields[1:]
+	} else {
+		dst = w.opening(dst)
 	}
+	dst = p.append(dst, w.field)
 	dst = w.additions(dst)
 	return append(dst, "\r\n"...)
+}
+
+// opensPlainly says that the head begins as it should go on: with our version and
+// with Host.
+func (w *forwarder) opensPlainly() bool {
+	r := w.r
+	return r.Minor == 1 && !r.Absolute && len(w.f.Host) == 0 && r.Fields[0].Known == Host && r.Fields[0].plain
+}
+
+// opening writes the request line and Host.
+func (w *forwarder) opening(dst []byte) []byte {
+	dst = append(dst, w.r.Method...)
+	dst = append(dst, ' ')
+	dst = AppendTarget(dst, w.r)
+	dst = append(dst, " HTTP/1.1\r\n"...)
+	if len(w.f.Host) > 0 {
+		return appendField(dst, "Host", w.f.Host)
+	}
+	return appendField(dst, "Host", w.r.HostPort)
 }
 
 // AppendTarget appends the target in origin form: byte for byte as received, or
@@ -113,7 +137,7 @@ func (w *forwarder) field(dst []byte, f *Field) []byte {
 	case special:
 		return w.special(dst, f)
 	}
-	return appendField(dst, f.Name, f.Value)
+	return appendLine(dst, f.Name, f.Value)
 }
 
 // special writes framing and Max-Forwards where the client had them, and keeps what only a
@@ -126,12 +150,12 @@ func (w *forwarder) special(dst []byte, f *Field) []byte {
 	case MaxForwards:
 		return w.maxForwards(dst, f)
 	case TransferEncoding:
-		return appendField(dst, f.Name, "chunked")
+		return appendLine(dst, f.Name, chunkedCoding)
 	case Trailer:
 		if !w.f.Trailers || w.r.Length != Chunked {
 			return dst
 		}
-		return appendField(dst, f.Name, f.Value)
+		return appendLine(dst, f.Name, f.Value)
 	case XForwardedFor:
 		return dst // joined into one line at the end
 	case XForwardedProto:
@@ -143,7 +167,7 @@ func (w *forwarder) special(dst []byte, f *Field) []byte {
 		return dst
 	}
 	*kept = true
-	return appendField(dst, f.Name, f.Value)
+	return appendLine(dst, f.Name, f.Value)
 }
 
 // maxForwards counts down that of OPTIONS, even if Connection names it: without it
@@ -155,7 +179,7 @@ func (w *forwarder) maxForwards(dst []byte, f *Field) []byte {
 	case w.r.h.drops(w.r.Fields, f):
 		return dst
 	}
-	return appendField(dst, f.Name, f.Value)
+	return appendLine(dst, f.Name, f.Value)
 }
 
 // additions writes what f adds, in the order of its fields, and Connection.
@@ -189,16 +213,20 @@ func (w *forwarder) additions(dst []byte) []byte {
 
 // forwardedFor writes X-Forwarded-For: what a trusted peer sent, and the peer.
 func (w *forwarder) forwardedFor(dst []byte) []byte {
-	const name = "X-Forwarded-For: "
+	const name = "X-Forwarded-For"
+	if !w.f.Trusted {
+		if len(w.f.ClientIP) == 0 {
+			return dst
+		}
+		return appendField(dst, name, w.f.ClientIP)
+	}
 	was := len(dst)
-	dst = append(dst, name...)
+	dst = append(dst, name+": "...)
 	bare := len(dst)
-	if w.f.Trusted {
-		for i := range w.r.Fields {
-			if f := &w.r.Fields[i]; f.Known == XForwardedFor && len(f.Value) > 0 {
-				dst = append(dst, f.Value...)
-				dst = append(dst, ", "...)
-			}
+	for i := range w.r.Fields {
+		if f := &w.r.Fields[i]; f.Known == XForwardedFor && len(f.Value) > 0 {
+			dst = append(dst, f.Value...)
+			dst = append(dst, ", "...)
 		}
 	}
 	switch {
@@ -214,30 +242,9 @@ func (w *forwarder) forwardedFor(dst []byte) []byte {
 
 func appendStart(dst []byte, millis int64) []byte {
 	dst = append(dst, "X-Request-Start: t="...)
-	dst = strconv.AppendInt(dst, millis/1000, 10)
+	dst = appendDecimal(dst, millis/1000)
 	ms := millis % 1000
 	return append(dst, '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), '\r', '\n')
-}
-
-func appendVia(dst []byte, minor uint8, self []byte) []byte {
-	dst = append(dst, "Via: 1."...)
-	dst = append(dst, '0'+minor, ' ')
-	dst = append(dst, self...)
-	return append(dst, "\r\n"...)
-}
-
-func appendField[A, B ~[]byte | ~string](dst []byte, name A, value B) []byte {
-	dst = append(dst, name...)
-	dst = append(dst, ": "...)
-	dst = append(dst, value...)
-	return append(dst, "\r\n"...)
-}
-
-func appendInt(dst, name []byte, n int64) []byte {
-	dst = append(dst, name...)
-	dst = append(dst, ": "...)
-	dst = strconv.AppendInt(dst, n, 10)
-	return append(dst, "\r\n"...)
 }
 
 // ValidRequestID reports whether a peer's X-Request-Id is fit to be passed on:

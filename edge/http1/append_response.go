@@ -10,7 +10,10 @@ type Answer struct {
 }
 
 // Rules for fields of a response; pass, drop and special as for requests.
-var responseRules = responseRuleTable()
+var (
+	responseRules  = responseRuleTable()
+	responsePasses = passing(responseRules)
+)
 
 func responseRuleTable() (t [nameCount]uint8) {
 	for _, n := range []Name{
@@ -33,31 +36,15 @@ func responseRuleTable() (t [nameCount]uint8) {
 // and Usher-*, which only usher says.
 func AppendResponse(dst []byte, r *Response, a *Answer) []byte {
 	chunked := a.Chunked && a.Minor == 1 && r.Length < 0
-	dst = appendStatus(dst, r)
-	framed := false
-	for i := range r.Fields {
-		f := &r.Fields[i]
-		if responseRules[f.Known] != special {
-			dst = r.appendPassed(dst, f)
-			continue
-		}
-		switch f.Known {
-		case ContentLength:
-			if r.keepsLength() {
-				dst = appendInt(dst, f.Name, r.h.length)
-			}
-		case TransferEncoding:
-			if chunked || r.toHead && a.Minor == 1 {
-				dst = appendField(dst, f.Name, "chunked")
-				framed = true
-			}
-		case Trailer:
-			if chunked && r.Length == Chunked {
-				dst = appendField(dst, f.Name, f.Value)
-			}
-		}
+	p := passage{head: &r.h, fields: r.Fields, names: responsePasses, with: r.h.withLength(r.keepsLength())}
+	if r.plain > 0 {
+		p.to = r.plain
+	} else {
+		dst = appendStatus(dst, r)
 	}
-	if chunked && !framed {
+	w := answerer{r: r, a: a, chunked: chunked}
+	dst = p.append(dst, w.field)
+	if chunked && !w.framed {
 		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
 	}
 	dst = append(dst, a.Extra...)
@@ -67,6 +54,40 @@ func AppendResponse(dst []byte, r *Response, a *Answer) []byte {
 	dst = r.appendConnection(dst, a, chunked)
 	return append(dst, "\r\n"...)
 }
+
+// answerer holds what the loop over the fields needs and has found out.
+type answerer struct {
+	r *Response
+	a *Answer
+
+	chunked bool // the body will be
+	framed  bool // and that has been said
+}
+
+// field writes framing where the app had it, and what is not plain.
+func (w *answerer) field(dst []byte, f *Field) []byte {
+	r := w.r
+	switch f.Known {
+	case ContentLength:
+		if r.keepsLength() {
+			return appendInt(dst, f.Name, r.h.length)
+		}
+	case TransferEncoding:
+		if w.chunked || r.toHead && w.a.Minor == 1 {
+			w.framed = true
+			return appendLine(dst, f.Name, chunkedCoding)
+		}
+	case Trailer:
+		if w.chunked && r.Length == Chunked {
+			return appendLine(dst, f.Name, f.Value)
+		}
+	default:
+		return r.appendPassed(dst, f)
+	}
+	return dst
+}
+
+var chunkedCoding = []byte("chunked") // only read
 
 // appendConnection writes Connection, and Upgrade where it has a meaning: on
 // 101, and on 426, which must name what is required (RFC 9110 section 15.5.22).
@@ -117,7 +138,7 @@ func (r *Response) appendPassed(dst []byte, f *Field) []byte {
 			return dst
 		}
 	}
-	return appendField(dst, f.Name, f.Value)
+	return appendLine(dst, f.Name, f.Value)
 }
 
 // AppendInterim appends a 1xx other than 101 for an HTTP/1.1 client; for an

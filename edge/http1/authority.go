@@ -46,30 +46,49 @@ func portNumber(b []byte) (uint16, bool) {
 // If the last label is all digits the whole must be an IPv4 address, because
 // others would read it as one.
 func isName(b []byte) bool {
-	if len(b) > maxHost {
+	if len(b) == 0 || len(b) > maxHost {
 		return false
 	}
-	label, numeric := 0, true
-	for i, c := range b {
-		switch {
-		case c == '.':
-			if label == 0 {
+	begins := true // a label, which must not be empty
+	for _, c := range b {
+		if c == '.' {
+			if begins {
 				return false
 			}
-			if i+1 < len(b) {
-				numeric = true
-			}
-			label = 0
+			begins = true
 			continue
-		case isDigit(c):
-		case 'a' <= lower(c) && lower(c) <= 'z', c == '-', c == '_':
-			numeric = false
-		default:
+		}
+		if !inLabel(c) {
 			return false
 		}
-		label++
+		begins = false
 	}
-	return len(b) > 0 && (!numeric || isIPv4(b))
+	return !endsInNumber(b) || isIPv4(b)
+}
+
+// inLabel accepts letters, digits, `-` and `_`. It needs no table: one of those
+// would be read once for each request, from memory that is not at hand.
+func inLabel(c byte) bool {
+	const (
+		low  = 1<<'-' | (1<<10-1)<<'0'
+		high = (1<<26-1)<<('A'-64) | (1<<26-1)<<('a'-64) | 1<<('_'-64)
+	)
+	if c < 64 {
+		return uint64(low)>>c&1 != 0
+	}
+	return c < 128 && uint64(high)>>(c-64)&1 != 0
+}
+
+// endsInNumber reports whether the last label is all digits.
+func endsInNumber(b []byte) bool {
+	i := len(b)
+	if b[i-1] == '.' {
+		i--
+	}
+	for i > 0 && isDigit(b[i-1]) {
+		i--
+	}
+	return i == 0 || b[i-1] == '.'
 }
 
 // isIPv4 accepts four decimal numbers up to 255, without leading zeros.

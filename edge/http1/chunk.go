@@ -28,7 +28,7 @@ func AppendChunkSize(dst []byte, n int) []byte {
 func AppendLastChunk(dst []byte, trailer []Field) []byte {
 	dst = append(dst, "0\r\n"...)
 	for i := range trailer {
-		dst = appendField(dst, trailer[i].Name, trailer[i].Value)
+		dst = appendLine(dst, trailer[i].Name, trailer[i].Value)
 	}
 	return append(dst, "\r\n"...)
 }

@@ -262,7 +262,7 @@ func TestChunksThatCameTogetherAreOnePiece(t *testing.T) {
 		t.Fatalf("%q, %q is left, %t, %v", data, buf[n:], done, err)
 	}
 	if trailer := f.Trailer(); len(trailer) != 1 || string(trailer[0].Value) != "y" {
-		t.Errorf("%q", trailer)
+		t.Errorf("%+v", trailer)
 	}
 	f.Reset(Chunked)
 	if data, _, done, err = f.Gather([]byte("5\r\nhello\r\nzz\r\n")); err == nil || done || data != nil {

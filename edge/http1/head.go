@@ -13,7 +13,10 @@ type head struct {
 	line bool  // the first line has been read
 	used bool  // something has been read since the last Reset
 
+	lines []byte // of a head that is complete: all of it
+
 	hasLength, hasCoding bool
+	exact                bool // the length has no digits that it could do without
 	close, keepAlive     bool
 	upgrade              bool // Connection names upgrade
 	named                bool // Connection names further fields
@@ -45,16 +48,6 @@ func (h *head) pending(win []byte, opening int) bool {
 	return h.scan-h.pos > opening && controlButTab(win, h.scan) == len(win)
 }
 
-// next extends out by one field, to be filled in its place.
-func next(out *[]Field) *Field {
-	if len(*out) < cap(*out) {
-		*out = (*out)[:len(*out)+1]
-	} else {
-		*out = append(*out, Field{})
-	}
-	return &(*out)[len(*out)-1]
-}
-
 // read reads one field line at the start of b. n = 0 means that b ends first.
 func (f *Field) read(b []byte, nameLimit int) (n int, bad *fault) {
 	i := 0
@@ -82,6 +75,7 @@ func (f *Field) read(b []byte, nameLimit int) (n int, bad *fault) {
 	}
 	name := b[:i]
 	f.Name, f.Value, f.Known = name, trim(b[i+1:end]), lookup(name)
+	f.plain = b[i+1] == ' ' && len(f.Value) == end-i-len(": ")
 	return end + 2, nil
 }
 
@@ -133,39 +127,59 @@ func emptyLine(b []byte) (n int, is bool, bad *fault) {
 }
 
 // fields reads field lines from pos on and the empty line after them. It
-// calls note with each. done means that the head is complete and pos behind it.
-func (h *head) fields(win []byte, out *[]Field, l *Limits, note func(*Field) *fault) (done bool, bad *fault) {
-	for h.pos < len(win) && !h.pending(win, l.Name+1) {
+// calls note with each whose name is in noted. done means that the head is
+// complete and pos behind it.
+func (h *head) fields(win []byte, out *[]Field, l *Limits, noted nameSet, note func(*Field) *fault) (done bool, bad *fault) {
+	if h.pending(win, l.Name+1) {
+		h.stop(win)
+		return false, nil
+	}
+	for h.pos < len(win) {
 		b := win[h.pos:]
-		n, is, bad := emptyLine(b)
-		if bad != nil {
-			return false, bad
+		if b[0] == '\r' || b[0] == '\n' {
+			return h.emptyLine(win)
 		}
-		if is {
-			h.pos += n
-			if n == 0 {
-				h.stop(win)
-			}
-			return n > 0, nil
-		}
-		if len(*out) == l.Fields {
+		k := len(*out)
+		if k == l.Fields {
 			return false, faultFieldCount
 		}
-		f := next(out)
-		if n, bad = f.read(b, l.Name); bad != nil {
-			return false, bad
+		if k == cap(*out) {
+			*out = append(*out, Field{})[:k]
 		}
+		f := &(*out)[:k+1][k]
+		n, bad := f.read(b, l.Name)
 		if n == 0 {
-			*out = (*out)[:len(*out)-1]
+			if bad != nil {
+				return false, bad
+			}
 			break
 		}
+		*out = (*out)[:k+1]
+		f.at = uint32(h.pos)
 		h.pos += n
-		if bad = note(f); bad != nil {
-			return false, bad
+		if noted.has(f.Known) {
+			if bad = note(f); bad != nil {
+				return false, bad
+			}
 		}
 	}
 	h.stop(win)
 	return false, nil
+}
+
+// emptyLine reads the line that ends a head.
+func (h *head) emptyLine(win []byte) (done bool, bad *fault) {
+	n, _, bad := emptyLine(win[h.pos:])
+	if bad != nil {
+		return false, bad
+	}
+	h.pos += n
+	if n == 0 {
+		h.stop(win)
+		return false, nil
+	}
+	h.lines = win[:h.pos]
+	return true, nil
 }
 
 // noteLength reads Content-Length: 1 to 18 digits, once (RFC 9112 section 6.3
@@ -179,6 +193,7 @@ func (h *head) noteLength(v []byte) *fault {
 		return faultLength
 	}
 	h.hasLength, h.length = true, n
+	h.exact = v[0] != '0' || len(v) == 1
 	return nil
 }
 

@@ -45,10 +45,8 @@ const (
 	IfUnmodifiedSince
 	KeepAlive
 	LastModified
-	Link
 	Location
 	MaxForwards
-	Origin
 	Pragma
 	ProxyStatus
 	Range
@@ -79,6 +77,14 @@ const (
 	nameCount
 )
 
+// nameSet is a set of known names: a test of it costs no look into a table.
+type nameSet uint64
+
+func (s nameSet) has(n Name) bool { return s>>n&1 != 0 }
+
+// A set has room for every name: one that nobody cares about has no place here.
+var _ [64 - int(nameCount)]struct{}
+
 // nameText returns the lower-case spelling of every single name.
 func nameText() [nameCount]string {
 	return [nameCount]string{
@@ -91,7 +97,7 @@ func nameText() [nameCount]string {
 		Forwarded: "forwarded", Host: "host", HTTP2Settings: "http2-settings", IfMatch: "if-match",
 		IfModifiedSince: "if-modified-since", IfNoneMatch: "if-none-match", IfRange: "if-range",
 		IfUnmodifiedSince: "if-unmodified-since", KeepAlive: "keep-alive", LastModified: "last-modified",
-		Link: "link", Location: "location", MaxForwards: "max-forwards", Origin: "origin",
+		Location: "location", MaxForwards: "max-forwards",
 		Pragma: "pragma", ProxyStatus: "proxy-status", Range: "range", Referer: "referer",
 		RetryAfter: "retry-after", SecWebSocketAccept: "sec-websocket-accept",
 		SecWebSocketKey: "sec-websocket-key", SecWebSocketProtocol: "sec-websocket-protocol",
@@ -119,9 +125,19 @@ func slotOf(length int, first, middle, last byte) uint8 {
 	return uint8(length + int(first)*42 + int(last)*52 + int(middle))
 }
 
+// spelling is a name in a form that takes no second look elsewhere in memory.
+type spelling struct {
+	size uint8
+	text [23]byte
+}
+
+func (s *spelling) is(name []byte) bool {
+	return int(s.size) == len(name) && string(s.text[:s.size]) == string(name)
+}
+
 // nameTitles returns the spelling with a capital at the start of each word, which
 // most senders use.
-func nameTitles(texts [nameCount]string) (titles [nameCount]string) {
+func nameTitles(texts [nameCount]string) (titles [nameCount]spelling) {
 	for n, text := range texts {
 		b := []byte(text)
 		for i := range b {
@@ -129,7 +145,7 @@ func nameTitles(texts [nameCount]string) (titles [nameCount]string) {
 				b[i] = byte(unicode.ToUpper(rune(b[i])))
 			}
 		}
-		titles[n] = string(b)
+		titles[n].size = uint8(copy(titles[n].text[:], b))
 	}
 	return titles
 }
@@ -159,7 +175,7 @@ func foldTable() (t [256]byte) {
 func lookup(name []byte) Name {
 	n := slots[slotOf(len(name), fold[name[0]], fold[name[len(name)/2]], fold[name[len(name)-1]])]
 	switch {
-	case n != NameOther && string(name) == titles[n]:
+	case n != NameOther && titles[n].is(name):
 		return n
 	case n == NameOther || !sameFolded(name, texts[n]):
 		n = family(name)
@@ -214,6 +230,9 @@ func sameFolded(b []byte, text string) bool {
 func equalFold[A, B ~[]byte | ~string](a A, b B) bool {
 	if len(a) != len(b) {
 		return false
+	}
+	if string(a) == string(b) {
+		return true
 	}
 	for i := range len(a) {
 		if lower(a[i]) != lower(b[i]) {

@@ -25,6 +25,7 @@ type Request struct {
 	Upgrade []byte
 
 	h        head
+	first    int   // where in the head the request line begins
 	counted  bool  // OPTIONS with a Max-Forwards
 	forwards int64 // its value
 	hostSeen bool  // a Host field was read; HostPort may be set by the target before
@@ -81,7 +82,7 @@ func (r *Request) parse(win []byte, l *Limits) (int, *fault) {
 			return 0, bad
 		}
 	}
-	done, bad := r.h.fields(win, &r.Fields, l, r.note)
+	done, bad := r.h.fields(win, &r.Fields, l, requestNotes, r.note)
 	if !done || bad != nil {
 		return 0, bad
 	}
@@ -93,13 +94,14 @@ func (r *Request) parse(win []byte, l *Limits) (int, *fault) {
 
 // start reads a leading CRLF, if there is one, and the request line.
 func (r *Request) start(win []byte, l *Limits) (done bool, bad *fault) {
-	if r.h.pos == 0 {
-		n, is, bad := emptyLine(win)
-		if bad != nil || is && n == 0 {
+	if r.h.pos == 0 && (win[0] == '\r' || win[0] == '\n') {
+		n, _, bad := emptyLine(win)
+		if n == 0 {
 			return false, bad
 		}
 		r.h.pos = n
 	}
+	r.first = r.h.pos
 	n, bad := r.requestLine(win[r.h.pos:], l)
 	if n == 0 || bad != nil {
 		r.h.stop(win)
@@ -109,6 +111,10 @@ func (r *Request) start(win []byte, l *Limits) (done bool, bad *fault) {
 	r.h.line = true
 	return true, nil
 }
+
+// requestNotes are the names that note knows.
+const requestNotes nameSet = 1<<Host | 1<<ContentLength | 1<<TransferEncoding | 1<<Connection | 1<<Upgrade |
+	1<<MaxForwards | 1<<Expect
 
 // note takes in what one field means for the message.
 func (r *Request) note(f *Field) *fault {

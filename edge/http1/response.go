@@ -18,6 +18,7 @@ type Response struct {
 	Upgrade []byte
 
 	h      head
+	plain  int  // where the status line ends if it can be copied as it is, else 0
 	toHead bool // the answer to a HEAD
 }
 
@@ -77,7 +78,7 @@ func (r *Response) parse(win, method []byte, l *Limits) (int, *fault) {
 		}
 		r.h.pos, r.h.line = n, true
 	}
-	done, bad := r.h.fields(win, &r.Fields, l, r.note)
+	done, bad := r.h.fields(win, &r.Fields, l, responseNotes, r.note)
 	if !done || bad != nil {
 		return 0, bad
 	}
@@ -95,13 +96,9 @@ const statusForm = "HTTP/1.x nnn" // see fits
 // n = 0 means that b ends first.
 func (r *Response) statusLine(b []byte) (n int, bad *fault) {
 	const form = statusForm
-	for i := 0; i < len(b) && i < len(form); i++ {
-		if !fits(b[i], form[i]) {
-			return 0, faultStatusLine
-		}
-	}
-	if len(b) <= len(form) {
-		return 0, nil
+	if len(b) <= len(form) || string(b[:7]) != form[:7] || b[8] != ' ' ||
+		b[7]-'0' > 1 || !isDigit(b[9]) || !isDigit(b[10]) || !isDigit(b[11]) {
+		return 0, statusLineFault(b)
 	}
 	end := controlButTab(b, len(form))
 	if end > len(form) && b[len(form)] != ' ' {
@@ -122,7 +119,21 @@ func (r *Response) statusLine(b []byte) (n int, bad *fault) {
 		return 0, faultStatusLine
 	}
 	r.Reason = b[min(len(form)+1, end):end]
+	if r.Minor == 1 && end > len(form) {
+		r.plain = end + 2
+	}
 	return end + 2, nil
+}
+
+// statusLineFault says whether something is wrong with b, which is no whole
+// beginning of a status line.
+func statusLineFault(b []byte) *fault {
+	for i := 0; i < len(b) && i < len(statusForm); i++ {
+		if !fits(b[i], statusForm[i]) {
+			return faultStatusLine
+		}
+	}
+	return nil
 }
 
 // fits compares with a pattern: x is 0 or 1, n a digit, the rest itself.
@@ -135,6 +146,9 @@ func fits(c, pattern byte) bool {
 	}
 	return c == pattern
 }
+
+// responseNotes are the names that note knows.
+const responseNotes nameSet = 1<<ContentLength | 1<<TransferEncoding | 1<<Connection | 1<<Upgrade | 1<<KeepAlive
 
 func (r *Response) note(f *Field) *fault {
 	switch f.Known {

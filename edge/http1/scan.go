@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 )
@@ -56,10 +57,8 @@ func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 // cut returns the first element of a comma-separated list, trimmed, and what
 // is after its comma, nil at the end.
 func cut(list []byte) (element, rest []byte) {
-	for i, c := range list {
-		if c == ',' {
-			return trim(list[:i]), list[i+1:]
-		}
+	if i := bytes.IndexByte(list, ','); i >= 0 {
+		return trim(list[:i]), list[i+1:]
 	}
 	return trim(list), nil
 }

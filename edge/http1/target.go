@@ -46,7 +46,7 @@ func (r *Request) requestLine(b []byte, l *Limits) (n int, bad *fault) {
 		return 0, faultRequestLine
 	}
 	r.Method = b[:m]
-	if s := string(r.Method); s == "CONNECT" || s == "TRACE" {
+	if string(r.Method) == "CONNECT" || string(r.Method) == "TRACE" {
 		return 0, faultNotAllowed
 	}
 	e := m + 1 + len(r.Target)
@@ -71,18 +71,17 @@ func (r *Request) requestLine(b []byte, l *Limits) (n int, bad *fault) {
 // must not stand in a target.
 func targetEnd(b []byte, start, i, limit int) (int, *fault) {
 	for ; i < len(b); i++ {
-		switch targetBytes[b[i]] {
-		case blank:
-			if i == start {
+		if kind := targetBytes[b[i]]; kind != plain {
+			switch {
+			case kind == blank && i == start:
 				return 0, faultRequestLine
-			}
-			return i, nil
-		case percent:
-			if !escape(b[i:]) {
+			case kind == blank:
+				return i, nil
+			case kind == refused:
+				return 0, targetFault(b, i)
+			case !escape(b[i:]):
 				return 0, faultEscape
 			}
-		case refused:
-			return 0, targetFault(b, i)
 		}
 		if i-start == limit {
 			return 0, faultTargetLong
@@ -113,37 +112,43 @@ func escape(b []byte) bool {
 
 // version reads `HTTP/1.x` and CRLF. size = 0 means that b ends first.
 func version(b []byte) (minor uint8, size int, bad *fault) {
+	if len(b) >= 10 && string(b[:7]) == "HTTP/1." && b[7]-'0' <= 1 && b[8] == '\r' && b[9] == '\n' {
+		return b[7] - '0', 10, nil
+	}
+	return 0, 0, versionFault(b)
+}
+
+// versionFault says what is wrong with b, which is no whole version of ours, if
+// anything is.
+func versionFault(b []byte) *fault {
 	const prefix = "HTTP/"
 	for i := 0; i < len(b) && i < len(prefix); i++ {
 		if b[i] != prefix[i] {
-			return 0, 0, faultRequestLine
+			return faultRequestLine
 		}
 	}
 	if len(b) < 8 {
-		return 0, 0, nil
+		return nil
 	}
 	if !isDigit(b[5]) || b[6] != '.' || !isDigit(b[7]) {
-		return 0, 0, faultRequestLine
+		return faultRequestLine
 	}
 	if b[5] != '1' || b[7] > '1' {
-		return 0, 0, faultVersion
+		return faultVersion
 	}
 	if len(b) == 8 {
-		return 0, 0, nil
+		return nil
 	}
 	if b[8] != '\r' {
 		if b[8] == '\n' {
-			return 0, 0, faultBareLF
+			return faultBareLF
 		}
-		return 0, 0, faultRequestLine
+		return faultRequestLine
 	}
 	if len(b) == 9 {
-		return 0, 0, nil
+		return nil
 	}
-	if b[9] != '\n' {
-		return 0, 0, faultBareCR
-	}
-	return b[7] - '0', 10, nil
+	return faultBareCR
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

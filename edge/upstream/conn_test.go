@@ -218,7 +218,7 @@ func TestResponsesInTinyPiecesAreReadWhole(t *testing.T) {
 		t.Fatalf("%q, %v", got, err)
 	}
 	if tr := c.Trailer(); len(tr) != 1 || string(tr[0].Name) != "X-Sum" || string(tr[0].Value) != "1" {
-		t.Errorf("trailer %q", tr)
+		t.Errorf("trailer %+v", tr)
 	}
 	p.Put(c)
 }

@@ -1,0 +1,100 @@
+package http1
+
+// A head mostly goes on as it came, but for a few lines. So lines that pass and
+// follow each other are copied in one piece: what is done for each field is small,
+// and so is the code that does it, which counts for more as it is never at hand
+// when a request comes.
+
+// passage is the way of the fields of a head from one message to the next.
+type passage struct {
+	head   *head
+	fields []Field
+	names  nameSet // those that pass unless Connection names them
+	with   nameSet // those that pass in any case
+
+	from, to int // of head.lines: what is to be copied and has not been; both 0: nothing
+}
+
+// append appends the fields: plain ones that pass as they came, all else as other
+// does it.
+func (p *passage) append(dst []byte, other func([]byte, *Field) []byte) []byte {
+	from, to := p.from, p.to
+	for i := range p.fields {
+		f := &p.fields[i]
+		passes := p.with.has(f.Known) || p.names.has(f.Known) && (!p.head.named || !p.head.drops(p.fields, f))
+		if !passes || !f.plain {
+			dst = append(dst, p.head.lines[from:to]...)
+			from, to = 0, 0
+			dst = other(dst, f)
+			continue
+		}
+		if to == 0 {
+			from = int(f.at)
+		}
+		to = f.end()
+	}
+	return append(dst, p.head.lines[from:to]...)
+}
+
+// withLength is Content-Length if it is to pass and can be copied.
+func (h *head) withLength(passes bool) nameSet {
+	if passes && h.exact {
+		return 1 << ContentLength
+	}
+	return 0
+}
+
+// The functions below are not inlined: a copy of them at each place where they are
+// called would be more code for each request to fetch.
+
+// appendField appends a field line of ours.
+//
+//go:noinline
+func appendField(dst []byte, name string, value []byte) []byte {
+	dst = append(dst, name...)
+	dst = append(dst, ':', ' ')
+	dst = append(dst, value...)
+	return append(dst, '\r', '\n')
+}
+
+// appendLine appends a field line of the sender's.
+//
+//go:noinline
+func appendLine(dst, name, value []byte) []byte {
+	dst = append(dst, name...)
+	dst = append(dst, ':', ' ')
+	dst = append(dst, value...)
+	return append(dst, '\r', '\n')
+}
+
+func appendInt(dst, name []byte, n int64) []byte {
+	dst = append(dst, name...)
+	dst = append(dst, ':', ' ')
+	dst = appendDecimal(dst, n)
+	return append(dst, '\r', '\n')
+}
+
+// appendDecimal appends a number that is not below 0.
+//
+//go:noinline
+func appendDecimal(dst []byte, n int64) []byte {
+	var digits [20]byte
+	i := len(digits)
+	for v := uint64(n); ; v /= 10 {
+		i--
+		digits[i] = byte('0' + v%10)
+		if v < 10 {
+			return append(dst, digits[i:]...)
+		}
+	}
+}
+
+// appendVia appends our own hop.
+//
+//go:noinline
+func appendVia(dst []byte, minor uint8, self []byte) []byte {
+	dst = append(dst, "Via: 1.0 "...)
+	dst[len(dst)-2] += minor
+	dst = append(dst, self...)
+	return append(dst, '\r', '\n')
+}
