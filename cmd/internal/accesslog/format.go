@@ -38,8 +38,7 @@ func appendJSON(b []byte, e *edge.Entry, s *stamp) []byte {
 	b = text(b, `,"method":"`, e.Method)
 	b = text(b, `,"host":"`, e.Host)
 	b = text(b, `,"target":"`, e.Target)
-	b = append(b, `,"protocol":"HTTP/1.`...)
-	b = strconv.AppendUint(b, uint64(e.Minor), 10)
+	b = integer(b, `,"protocol":"HTTP/1.`, int64(e.Minor))
 	status := statusOf(e)
 	b = integer(b, `","status":`, int64(status))
 	if sent := e.Result.Status; sent != status && sent != 0 {
@@ -83,11 +82,13 @@ func (s *stamp) of(t time.Time, layout string) []byte {
 // appendTime appends a time in UTC with microseconds.
 func appendTime(b []byte, t time.Time, s *stamp) []byte {
 	b = append(b, s.of(t.UTC(), "2006-01-02T15:04:05.")...)
-	micros := t.Nanosecond() / 1000
-	for unit := 100000; unit > 0; unit /= 10 {
-		b = append(b, byte('0'+micros/unit%10))
+	b = append(b, "000000Z"...)
+	micros := uint(t.Nanosecond() / 1000)
+	for i := len(b) - len("0Z"); micros > 0; i-- {
+		b[i] = byte('0' + micros%10)
+		micros /= 10
 	}
-	return append(b, 'Z')
+	return b
 }
 
 // statusOf is the status to log: 499 for a client that left before it had the
@@ -165,15 +166,27 @@ func plainToken(s []byte) bool {
 	return len(s) > 0
 }
 
+// The parts of a line are written by functions that are not inlined: a copy of
+// them for each part would be more code for each request to fetch, and that costs
+// more than the calls.
+
 // text appends a string after its key, which brings the opening quote.
+//
+//go:noinline
 func text(b []byte, key string, s []byte) []byte {
 	b = append(b, key...)
-	b = escape(b, s, escapeJSON)
+	start := len(b)
+	b = append(b, s...)
+	if clean(b[start:]) < len(s) {
+		b = escape(b[:start], s, escapeJSON)
+	}
 	return append(b, '"')
 }
 
 // optional is text, but nothing if s is empty. A string that needs no escape,
 // as all but a reason do, is not copied on the way.
+//
+//go:noinline
 func optional(b []byte, key, s string) []byte {
 	if s == "" {
 		return b
@@ -187,11 +200,31 @@ func optional(b []byte, key, s string) []byte {
 	return append(b, '"')
 }
 
+// integer appends a number after its key.
+//
+//go:noinline
 func integer(b []byte, key string, n int64) []byte {
-	return strconv.AppendInt(append(b, key...), n, 10)
+	b = append(b, key...)
+	switch {
+	case n < 0:
+		return strconv.AppendInt(b, n, 10)
+	case n < 10:
+		return append(b, byte('0'+n))
+	}
+	var digits [20]byte
+	i := len(digits)
+	for v := uint64(n); ; v /= 10 {
+		i--
+		digits[i] = byte('0' + v%10)
+		if v < 10 {
+			return append(b, digits[i:]...)
+		}
+	}
 }
 
 // milliseconds has three decimals: a microsecond counts.
+//
+//go:noinline
 func milliseconds(b []byte, key string, d time.Duration) []byte {
 	micros := max(0, d.Microseconds())
 	b = integer(b, key, micros/1000)
@@ -200,13 +233,38 @@ func milliseconds(b []byte, key string, d time.Duration) []byte {
 }
 
 // clean is how many bytes at the start of s can stand between quotes as they
-// are: UTF-8 that prints, without quote and backslash.
+// are: UTF-8 that prints, without quote and backslash. Eight bytes are looked at
+// in one go, and so are the last ones, together with some that were before.
 func clean(s []byte) int {
-	for i := 0; i < len(s); {
-		if i+8 <= len(s) && plain(binary.LittleEndian.Uint64(s[i:])) {
-			i += 8
-			continue
+	for i := 0; i < len(s); i += 8 {
+		var x uint64
+		switch {
+		case i+8 <= len(s):
+			x = binary.LittleEndian.Uint64(s[i:])
+		case len(s) >= 8:
+			x = binary.LittleEndian.Uint64(s[len(s)-8:])
+		default:
+			x = few(s)
 		}
+		if !plain(x) {
+			return i + cleanRunes(s[i:])
+		}
+	}
+	return len(s)
+}
+
+// few are less than eight bytes, with blanks for what there is not.
+func few(s []byte) uint64 {
+	x := uint64(0x2020202020202020)
+	for _, c := range s {
+		x = x<<8 | uint64(c)
+	}
+	return x
+}
+
+// cleanRunes is clean for what has to be looked at one by one.
+func cleanRunes(s []byte) int {
+	for i := 0; i < len(s); {
 		if c := s[i]; c < utf8.RuneSelf {
 			if c < ' ' || c == '"' || c == '\\' || c == 0x7f {
 				return i
