@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -41,6 +42,7 @@ type conn struct {
 	idleUntil moment // when an idle connection is closed
 	headUntil moment // when a head must be complete; 0 while there is none
 
+	ids     ids        // of the requests
 	client  netip.Addr // who the connection is counted for; zero: nobody
 	trusted bool
 	drained bool // the last read left nothing behind, so that more will be told
@@ -74,7 +76,7 @@ type conn struct {
 const noFD = -1
 
 func newConn(s *Server, d *door, nc net.Conn, p peer) *conn {
-	c := &conn{srv: s, door: d, nc: nc, client: p.client, trusted: p.trusted, fd: noFD}
+	c := &conn{srv: s, door: d, nc: nc, client: p.client, trusted: p.trusted, fd: noFD, ids: ids(rand.Uint64())}
 	c.turn = c.takeTurn
 	if sc, ok := nc.(syscall.Conn); ok {
 		c.raw, _ = sc.SyscallConn() // an error means closed, as the first read will find

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"math/rand/v2"
+	"encoding/binary"
 	"time"
 
 	"github.com/usher-edge/usher/edge"
@@ -101,13 +101,34 @@ func (c *conn) requestID() []byte {
 			return id
 		}
 	}
-	const hex = "0123456789abcdef"
-	n := rand.Uint64()
-	for i := range c.mem.id {
-		c.mem.id[i] = hex[n&15]
-		n >>= 4
-	}
-	return c.mem.id[:]
+	n := c.ids.next()
+	id := c.mem.id[:]
+	binary.LittleEndian.PutUint64(id, hexDigits(uint32(n)))
+	binary.LittleEndian.PutUint64(id[8:], hexDigits(uint32(n>>32)))
+	return id
+}
+
+// ids makes the numbers of a connection's requests: SplitMix64, from where chance
+// begins it. They are no secret, but two connections have none in common.
+type ids uint64
+
+func (s *ids) next() uint64 {
+	*s += 0x9e3779b97f4a7c15
+	z := uint64(*s)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// hexDigits are the eight hexadecimal digits of n, the last one in the lowest byte.
+func hexDigits(n uint32) uint64 {
+	const each = 0x0101010101010101
+	x := uint64(n)
+	x = (x | x<<16) & 0x0000ffff0000ffff
+	x = (x | x<<8) & 0x00ff00ff00ff00ff
+	x = (x | x<<4) & 0x0f0f0f0f0f0f0f0f
+	letters := (x + 6*each) >> 4 & each
+	return x + '0'*each + letters*('a'-10-'0')
 }
 
 // lastForwarded is the address that a trusted proxy says it serves.

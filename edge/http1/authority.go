@@ -18,7 +18,7 @@ func authority(b []byte) (n int, port uint16, ok bool) {
 			return 0, 0, false
 		}
 	} else {
-		n = bytes.IndexByte(b, ':')
+		n = index(b, ':')
 		if n < 0 {
 			n = len(b)
 		}
@@ -51,17 +51,14 @@ func isName(b []byte) bool {
 	}
 	begins := true // a label, which must not be empty
 	for _, c := range b {
-		if c == '.' {
-			if begins {
-				return false
-			}
-			begins = true
+		if inLabel(c) {
+			begins = false
 			continue
 		}
-		if !inLabel(c) {
+		if c != '.' || begins {
 			return false
 		}
-		begins = false
+		begins = true
 	}
 	return !endsInNumber(b) || isIPv4(b)
 }

@@ -1,7 +1,6 @@
 package http1
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math/bits"
 )
@@ -57,10 +56,21 @@ func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 // cut returns the first element of a comma-separated list, trimmed, and what
 // is after its comma, nil at the end.
 func cut(list []byte) (element, rest []byte) {
-	if i := bytes.IndexByte(list, ','); i >= 0 {
+	if i := index(list, ','); i >= 0 {
 		return trim(list[:i]), list[i+1:]
 	}
 	return trim(list), nil
+}
+
+// index is where c is in b first, or -1. It is for what is mostly short: less than
+// a call of bytes.IndexByte, whose code lies elsewhere.
+func index(b []byte, c byte) int {
+	for i, x := range b {
+		if x == c {
+			return i
+		}
+	}
+	return -1
 }
 
 // maxDigits keeps a Content-Length within an int64.

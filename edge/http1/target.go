@@ -1,7 +1,5 @@
 package http1
 
-import "bytes"
-
 // maxMethod bounds a method, beyond which it is not implemented (RFC 9112
 // section 3). The longest registered one has 17 bytes.
 const maxMethod = 64
@@ -170,7 +168,7 @@ func (r *Request) splitTarget() *fault {
 }
 
 func (r *Request) setPath(b []byte) {
-	if i := bytes.IndexByte(b, '?'); i >= 0 {
+	if i := index(b, '?'); i >= 0 {
 		r.Path, r.Query = b[:i], b[i+1:]
 		return
 	}
