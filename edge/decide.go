@@ -37,7 +37,7 @@ type Decision struct {
 func (e *Edge) Decide(r *Request) Decision {
 	a := r.app
 	if a == nil {
-		if a = e.table.Load().lookup(r.Host, r.Path); a == nil {
+		if a = r.way.find(e.table.Load(), r.Host, r.Path); a == nil {
 			return Decision{Kind: Reply, Cause: CauseNoSuchHost}
 		}
 		r.app = a

@@ -57,7 +57,7 @@ func New(opt Options) *Edge {
 	}
 	e := &Edge{opt: opt}
 	e.ctx, e.stop = context.WithCancel(context.Background())
-	e.table.Store(&table{byName: map[string]*App{}})
+	e.table.Store(&table{number: 1, byName: map[string]*App{}})
 	return e
 }
 
@@ -73,7 +73,7 @@ func (e *Edge) SetApps(list []AppConfig) error {
 		e.mu.Unlock()
 		return err
 	}
-	t, err := newTable(apps, cfgs)
+	t, err := newTable(old.number+1, apps, cfgs)
 	if err != nil {
 		e.mu.Unlock()
 		return fmt.Errorf("set apps: %w", err)

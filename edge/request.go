@@ -43,6 +43,7 @@ type Request struct {
 
 	edge *Edge
 	peer Peer
+	way  way // the last request's, which is mostly this one's
 
 	start    time.Time
 	app      *App

@@ -11,6 +11,7 @@ const maxHost = 255
 
 // table is one immutable routing table. Looking up allocates nothing.
 type table struct {
+	number uint64           // of this table; those of one edge are counted
 	exact  map[string]*site // "example.com", "192.0.2.1", "[2001:db8::1]"
 	below  map[string]*site // the "name" of "*.name"
 	any    *site            // "*", or nil
@@ -27,8 +28,8 @@ type mount struct {
 
 // newTable builds the table for apps and their configurations. Every conflict
 // is in the error.
-func newTable(apps []*App, cfgs []*AppConfig) (*table, error) {
-	t := &table{exact: map[string]*site{}, below: map[string]*site{}, byName: map[string]*App{}}
+func newTable(number uint64, apps []*App, cfgs []*AppConfig) (*table, error) {
+	t := &table{number: number, exact: map[string]*site{}, below: map[string]*site{}, byName: map[string]*App{}}
 	var errs []error
 	for i, a := range apps {
 		t.byName[a.name] = a
@@ -94,7 +95,10 @@ func (s *site) add(host, prefix string, a *App) error {
 
 // without is the table with one app left out.
 func (t *table) without(a *App) *table {
-	n := &table{exact: map[string]*site{}, below: map[string]*site{}, any: t.any.without(a), byName: map[string]*App{}}
+	n := &table{
+		number: t.number + 1, exact: map[string]*site{}, below: map[string]*site{}, any: t.any.without(a),
+		byName: map[string]*App{},
+	}
 	for host, s := range t.exact {
 		if s = s.without(a); s != nil {
 			n.exact[host] = s
@@ -161,27 +165,60 @@ func (s *site) tlsAsk() bool {
 
 // lookup finds the app for an authority as it was sent (any case, port, final
 // dot) and a raw path. The most specific host that has a matching path wins:
-// exact, then the longest "*.name", then "*". nil means there is none.
-func (t *table) lookup(authority, path []byte) *App {
+// exact, then the longest "*.name", then "*". nil means there is none. whole says
+// that any other path would have found the same.
+func (t *table) lookup(authority, path []byte) (a *App, whole bool) {
 	var buf [maxHost]byte
 	host, ok := hostKey(buf[:], authority)
 	if !ok {
-		return nil
+		return nil, true
 	}
-	if a := t.exact[string(host)].match(path); a != nil {
-		return a
-	}
-	if len(t.below) > 0 {
+	s := t.exact[string(host)]
+	a, whole = s.match(path), true
+	if a == nil && len(t.below) > 0 {
 		for i, c := range host {
 			if c != '.' || i == 0 {
 				continue
 			}
-			if a := t.below[string(host[i+1:])].match(path); a != nil {
-				return a
+			whole = whole && s == nil
+			s = t.below[string(host[i+1:])]
+			if a = s.match(path); a != nil {
+				break
 			}
 		}
 	}
-	return t.any.match(path)
+	if a == nil {
+		whole = whole && s == nil
+		s = t.any
+		a = s.match(path)
+	}
+	return a, whole && (s == nil || s.mounts[0].prefix == "/")
+}
+
+// way is what one lane's last request found. The requests of a lane mostly have
+// the same authority, byte for byte, so most of them need not look it up.
+type way struct {
+	app    *App
+	table  uint64 // number of the table in which it was found; 0: none
+	length uint8
+	host   [knownHost]byte
+}
+
+// knownHost is how long an authority may be to be known again.
+const knownHost = 47
+
+// find is lookup, but by way of what was found last.
+func (w *way) find(t *table, authority, path []byte) *App {
+	if w.table == t.number && string(w.host[:w.length]) == string(authority) {
+		return w.app
+	}
+	a, whole := t.lookup(authority, path)
+	if whole && len(authority) <= len(w.host) {
+		w.app, w.table, w.length = a, t.number, uint8(copy(w.host[:], authority))
+	} else {
+		*w = way{}
+	}
+	return a
 }
 
 func (s *site) match(path []byte) *App {

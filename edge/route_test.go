@@ -2,6 +2,7 @@ package edge
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -63,7 +64,7 @@ func TestRouteFindsTheMostSpecificApp(t *testing.T) {
 		{strings.Repeat("a", 300), "/", ""},
 	} {
 		got := ""
-		if a := e.table.Load().lookup([]byte(c.host), []byte(c.path)); a != nil {
+		if a, _ := e.table.Load().lookup([]byte(c.host), []byte(c.path)); a != nil {
 			got = a.Name()
 		}
 		if got != c.app {
@@ -75,7 +76,7 @@ func TestRouteFindsTheMostSpecificApp(t *testing.T) {
 func TestUnknownHostHasNoApp(t *testing.T) {
 	e := routes(t, "a a.test", "w *.w.test")
 	for _, host := range []string{"b.test", "w.test", "aa.test", "test", "a.test.evil", ""} {
-		if a := e.table.Load().lookup([]byte(host), []byte("/")); a != nil {
+		if a, _ := e.table.Load().lookup([]byte(host), []byte("/")); a != nil {
 			t.Errorf("%q found %s", host, a.Name())
 		}
 	}
@@ -100,7 +101,7 @@ func TestSetAppsTellsEveryMistakeAndChangesNothing(t *testing.T) {
 			t.Errorf("error does not mention %q:\n%v", want, err)
 		}
 	}
-	if e.App("a") == nil || e.table.Load().lookup([]byte("a.test"), []byte("/")) == nil {
+	if a, _ := e.table.Load().lookup([]byte("a.test"), []byte("/")); e.App("a") == nil || a == nil {
 		t.Error("the old table is gone")
 	}
 }
@@ -138,7 +139,62 @@ func TestAskSaysYesOnlyToNamesThatAreMeant(t *testing.T) {
 	}
 }
 
-func BenchmarkRouteAmongThousandHosts(b *testing.B) {
+// What a lane found last must never be what another table, authority or path
+// would not have found. It is also what answers most requests.
+func TestALaneIsRoutedAsIfItWereNew(t *testing.T) {
+	sets := [][]string{
+		{"a a.test", "b b.test/x", "c *.test/y", "any *"},
+		{"b a.test", "a b.test", "c c.test/y"},
+		{"api a.test/x", "a a.test", "w *.b.test"},
+		{"a a.test/x", "c *.test", "w *.b.test/y"},
+		{"a *.test", "any */x"},
+	}
+	hosts := []string{"a.test", "A.test", "a.test.", "b.test", "x.b.test", "c.test", "other", "", strings.Repeat("a.", 100) + "test"}
+	paths := []string{"/", "/x", "/x/1", "/y", "/z"}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	e := routes(t, sets[0]...)
+	var w way
+	known, wrong := 0, 0
+	for range 20000 {
+		switch rnd.IntN(40) {
+		case 0:
+			fresh := routes(t, sets[rnd.IntN(len(sets))]...).Apps()
+			var cfgs []AppConfig
+			for _, a := range fresh {
+				cfgs = append(cfgs, a.Config())
+			}
+			if err := e.SetApps(cfgs); err != nil {
+				t.Fatal(err)
+			}
+		case 1:
+			if apps := e.Apps(); len(apps) > 0 {
+				apps[rnd.IntN(len(apps))].Remove()
+			}
+		}
+		tab, host, path := e.table.Load(), []byte(hosts[rnd.IntN(len(hosts))]), []byte(paths[rnd.IntN(len(paths))])
+		if rnd.IntN(2) == 0 {
+			host = w.host[:w.length:w.length] // as the request before
+		}
+		if w.table == tab.number && string(w.host[:w.length]) == string(host) {
+			known++
+		}
+		host = append([]byte(nil), host...)
+		want, _ := tab.lookup(host, path)
+		if got := w.find(tab, host, path); got != want {
+			wrong++
+			t.Errorf("%q%s: %v, want %v", host, path, got, want)
+		}
+		if wrong > 5 {
+			t.FailNow()
+		}
+	}
+	if known < 2000 {
+		t.Errorf("only %d of 20000 were known", known)
+	}
+}
+
+func thousandHosts(b *testing.B) *table {
+	b.Helper()
 	e := New(Options{})
 	var cfgs []AppConfig
 	for i := range 1000 {
@@ -148,9 +204,22 @@ func BenchmarkRouteAmongThousandHosts(b *testing.B) {
 	if err := e.SetApps(cfgs); err != nil {
 		b.Fatal(err)
 	}
-	tab, host, path := e.table.Load(), []byte("app500.example.test:8080"), []byte("/x")
+	return e.table.Load()
+}
+
+func BenchmarkRouteAmongThousandHosts(b *testing.B) {
+	tab, host, path := thousandHosts(b), []byte("app500.example.test:8080"), []byte("/x")
 	b.ReportAllocs()
 	for b.Loop() {
 		tab.lookup(host, path)
+	}
+}
+
+func BenchmarkRouteOfALaneAmongThousandHosts(b *testing.B) {
+	tab, host, path := thousandHosts(b), []byte("app500.example.test:8080"), []byte("/x")
+	var w way
+	b.ReportAllocs()
+	for b.Loop() {
+		w.find(tab, host, path)
 	}
 }
