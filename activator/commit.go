@@ -126,8 +126,8 @@ func (r *runner) catchUp() {
 // lifted says that the record does not hold what the core does: a retry was
 // recorded.
 func (r *runner) lifted() bool {
-	held := uint64(r.state.Held)
-	return r.state.DownHeld && !r.record.DownHeld || held != 0 && !r.record.Failures[held].HeldDown
+	held, down := uint64(r.state.Held), uint64(r.state.DownHeld)
+	return r.record.DownHeld < down || held != 0 && !r.record.Failures[held].HeldDown
 }
 
 // coreRelease is what the core needs to know of a release.
@@ -177,16 +177,18 @@ func appendRelease(a *store.App, rel *store.Release, floor uint64, now time.Time
 	rel.CreatedAt = now
 	a.Releases = append(a.Releases, *rel)
 	a.Desired = rel.Revision
-	a.DownHeld = false // a release lifts it, in the same transaction
 }
 
-func (r *runner) commitRan(rev lc.Revision) error {
+// commitRan records that a release has run, and what may not be started any more once
+// it has.
+func (r *runner) commitRan(rev, held lc.Revision) error {
 	return r.update(0, func(a *store.App) error {
 		rel, ok := a.Release(uint64(rev))
 		if !ok {
 			return fmt.Errorf("revision %d is not in the history any more", rev)
 		}
 		rel.Ran = true
+		a.DownHeld = uint64(held)
 		return nil
 	})
 }
@@ -220,24 +222,20 @@ func (r *runner) commitRestart(ifVersion uint64, retry bool) error {
 	})
 }
 
-func (r *runner) commitLifted() error {
-	return r.update(0, func(a *store.App) error { lift(a); return nil })
-}
-
-// lift clears the failure book of the record.
-func lift(a *store.App) { a.Failures, a.DownHeld = nil, false }
+// lift lets what is desired be started, whatever is on record against it.
+func lift(a *store.App) { a.Failures, a.DownHeld = nil, min(a.DownHeld, max(a.Desired, 1)-1) }
 
 // commitOutcome keeps what status tells, and the failure book.
-func (r *runner) commitOutcome(o store.Outcome, blamed, held bool) error {
-	down, cur := r.state.DownHeld, r.state.Cur
+func (r *runner) commitOutcome(o store.Outcome, e lc.Effect) error {
+	cur := r.state.Cur
 	return r.update(0, func(a *store.App) error {
 		a.Outcomes = append(slices.DeleteFunc(a.Outcomes, func(x store.Outcome) bool {
 			return o.Tries.Replaced(x.Attempt, o.Attempt)
 		}), o)
-		a.DownHeld = down
-		if blamed || held {
+		a.DownHeld = uint64(e.DownHeld)
+		if blamed(e) || e.Held {
 			f := a.Failures[o.Revision]
-			f.Count, f.Last, f.Reason, f.HeldDown = f.Count+1, o.At, o.Reason, f.HeldDown || held
+			f.Count, f.Last, f.Reason, f.HeldDown = f.Count+1, o.At, o.Reason, f.HeldDown || e.Held
 			if a.Failures == nil {
 				a.Failures = map[uint64]store.Failure{}
 			}
@@ -289,7 +287,7 @@ func (r *runner) outcome(e lc.Effect) {
 	last.Outcome = o
 	r.last = last
 	r.count(func(t *tally) { t.attempt(e) })
-	r.warn("record an outcome", r.commitOutcome(o, blamed(e), e.Held))
+	r.warn("record an outcome", r.commitOutcome(o, e))
 	r.note("outcome", e.Gen, o.Cause+" of revision "+itoa(int(o.Revision))+": "+o.Outcome+because(o.Reason))
 	r.finish(e, last)
 	r.concluded(o)
@@ -368,9 +366,9 @@ func (r *runner) fallback(good uint64) {
 // timerFallback is a timer that the core knows nothing of.
 const timerFallback = lc.TimerIdle + 100
 
-// commitFallback commits the build of that good revision again if that is owed: a
-// hold of the owner's release has failed, nobody has lifted that, and the spec
-// asks for it. Revision 0: it is not.
+// commitFallback commits the build of that good revision again if that is owed: the
+// owner's release has failed last, what was good may not be started in its place, and
+// the spec asks for it. Revision 0: it is not.
 func (r *runner) commitFallback(revision uint64) (store.Release, error) {
 	rec, err := r.recorded()
 	if err != nil {
@@ -378,7 +376,8 @@ func (r *runner) commitFallback(revision uint64) (store.Release, error) {
 	}
 	failed, known := rec.Release(rec.Desired)
 	good, served := rec.Release(revision)
-	if !known || !served || !r.spec.Policy.Fallback || !rec.DownHeld || !rec.Failures[rec.Desired].HeldDown || failed.Cause == causeFallback {
+	held := rec.Failures[rec.Desired].HeldDown && len(rec.Outcomes) != 0 && rec.Outcomes[len(rec.Outcomes)-1].Revision == rec.Desired
+	if !known || !served || !r.spec.Policy.Fallback || !held || revision > rec.DownHeld || failed.Cause == causeFallback {
 		return store.Release{}, nil
 	}
 	rel := *good

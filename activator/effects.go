@@ -61,7 +61,7 @@ func (r *runner) executeMore(e lc.Effect) {
 		r.armed(e)
 	case lc.Disarm:
 		r.disarm(e.Timer)
-	case lc.RecordRan, lc.RecordSwitching, lc.RecordSwitched, lc.Report, lc.RecordOutcome, lc.CommitFallback, lc.RecordLifted:
+	case lc.RecordRan, lc.RecordSwitching, lc.RecordSwitched, lc.Report, lc.RecordOutcome, lc.CommitFallback:
 		r.write(e)
 	case lc.Gone:
 		r.ended()
@@ -73,7 +73,7 @@ func (r *runner) executeMore(e lc.Effect) {
 func (r *runner) write(e lc.Effect) {
 	switch e.Kind {
 	case lc.RecordRan:
-		r.answer(r.result(lc.RanDone, e.Gen, r.commitRan(e.Rel.Rev)))
+		r.answer(r.result(lc.RanDone, e.Gen, r.commitRan(e.Rel.Rev, e.DownHeld)))
 	case lc.RecordSwitching:
 		r.answer(r.result(lc.SwitchingDone, e.Gen, r.putRun(e.Gen, store.PhaseSwitching)))
 	case lc.RecordSwitched:
@@ -85,8 +85,6 @@ func (r *runner) write(e lc.Effect) {
 		r.outcome(e)
 	case lc.CommitFallback:
 		r.fallback(uint64(e.Rel.Rev))
-	case lc.RecordLifted:
-		r.warn("clear the failure book", r.commitLifted())
 	default:
 	}
 }
@@ -197,10 +195,14 @@ func (r *runner) downText(s lc.Slot) string {
 	if r.downReason(s) == lc.ReasonCrashed {
 		why = r.crash
 	}
+	text := s.Reason.String()
 	if why != "" {
-		return s.Reason.String() + ": " + why
+		text += ": " + why
 	}
-	return s.Reason.String()
+	if good := r.state.Good.Rev; r.state.GoodHeld() && good != r.state.Desired.Rev {
+		text += "; revision " + itoa(int(good)) + " may not simply be started in its place: usher rollback " + r.name + " starts its build again"
+	}
+	return text
 }
 
 // backoffs are the pauses after one, two, and three or more failures in a row.

@@ -391,7 +391,7 @@ func TestARetryIsTakenUpThoughUsherCrashesRightAfterIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.crash()
-		if rec, _ := r.w.state.Get("hello"); rec.DownHeld || rec.Failures[2].HeldDown || rec.Restarts != 1 {
+		if rec, _ := r.w.state.Get("hello"); rec.Failures[2].HeldDown || rec.Restarts != 1 || rec.DownHeld != 1 {
 			t.Errorf("recorded: %+v", rec)
 		}
 		starts := len(r.w.procs)

@@ -112,7 +112,7 @@ func (r *runner) recover() {
 // durable turns the record into the core's state.
 func (r *runner) durable(rec *store.App) lc.State {
 	s := lc.State{
-		Reported: lc.Revision(rec.Reported), Restarts: uint32(rec.Restarts), DownHeld: rec.DownHeld,
+		Reported: lc.Revision(rec.Reported), Restarts: uint32(rec.Restarts), DownHeld: lc.Revision(rec.DownHeld),
 		Paused: rec.Paused, Maintenance: rec.Maintenance,
 		Limit: lc.LimitRaised, // any release may have raised it, one that is forgotten too: what it is is read when it is restored
 	}

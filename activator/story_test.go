@@ -61,6 +61,7 @@ func stories() []story {
 		}, serves: desired},
 		{name: "hold", app: hold, acts: deploy(storySecond), serves: desired},
 		{name: "hold of a sick build", app: hold, acts: deploy(storySick), serves: firstBuild, sick: true, lifts: true},
+		{name: "hold of what is no program", app: hold, acts: deploy("v2 noexec"), serves: firstBuild, sick: true, lifts: true},
 		{name: "hold with a fallback", app: fallback, acts: deploy(storySick), serves: firstBuild, sick: true},
 		{name: "overlap while a request stays", acts: func(p *player) {
 			p.request(0)

@@ -368,12 +368,9 @@ func (a *Activator) Resume(_ context.Context, c Change) (Operation, error) {
 // asks for it then; 0: none.
 func (r *runner) owed() lc.Revision {
 	s := &r.state
-	want := s.Desired.Rev
-	switch {
-	case s.Halt != lc.HaltNone || s.DownHeld:
+	want := s.Wanted().Rev
+	if s.Halt != lc.HaltNone || want == 0 {
 		return 0
-	case want == s.Held || want == s.Deferred:
-		want = s.Good.Rev
 	}
 	serves := s.Cur.Stage == lc.Serving
 	if serves && (s.Cur.Rel.Rev != want || s.Cur.Restart != s.Restarts) || !serves && s.StartWanted {

@@ -60,8 +60,8 @@ func newWorld(t *testing.T) *world {
 
 // proc is one process; its script is the text of its artifact, words like
 // "v1 boot=2s exit=3s sick hang stubborn noexec". oom=3s has the kernel kill it then
-// for want of memory, worker=3s a process that it has started. SCRIPT in its
-// environment adds words.
+// for want of memory, worker=3s a process that it has started. After two runs, twice is
+// noexec. SCRIPT in its environment adds words.
 type proc struct {
 	pid      int
 	app      string
@@ -253,7 +253,7 @@ func (w *world) faulty(rec *store.App, rev uint64) bool {
 
 func isFault(word string) bool {
 	word, _, _ = strings.Cut(word, "=")
-	return slices.Contains([]string{"exit", "oom", "sick", "hang", "noexec", "absent", "deaf"}, word)
+	return slices.Contains([]string{"exit", "oom", "sick", "hang", "noexec", "twice", "absent", "deaf"}, word)
 }
 
 // placement is what the edge holds of an app.
@@ -573,7 +573,7 @@ func (w waiting) Go(ctx context.Context) (Child, error) {
 		w.p.die(Exit{Code: 1})
 		return nil, fmt.Errorf("%w: no go-byte", process.ErrNotExecuted)
 	}
-	if w.p.has("noexec") {
+	if w.p.has("noexec") || w.p.has("twice") && len(w.b.w.runsOf(w.p.app, w.p.revision)) >= 2 {
 		w.p.die(Exit{Code: 1})
 		return nil, &process.ExecError{Step: "exec", Path: "hello", Errno: syscall.ENOEXEC, Advice: "it is no program"}
 	}
@@ -601,6 +601,25 @@ func (b backend) checkGo(p *proc) {
 			t.Errorf("generation %d of a hold app runs beside generation %d", p.gen, other.gen)
 		}
 	}
+	for rev := p.revision + 1; rev <= app.Desired; rev++ {
+		for _, newer := range b.w.runsOf(p.app, rev) {
+			if newer.alone {
+				t.Errorf("revision %d runs on what revision %d may have changed, which has run in hold mode", p.revision, rev)
+			}
+		}
+	}
+}
+
+// runsOf are the processes of a revision that have run.
+func (w *world) runsOf(app string, revision uint64) (runs []*proc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.procs {
+		if p.app == app && p.revision == revision && p.ran() {
+			runs = append(runs, p)
+		}
+	}
+	return runs
 }
 
 func (w waiting) Abort() error {

@@ -53,7 +53,11 @@ func (m *machine) cause(w Release) Cause {
 func (m *machine) next(st Stage, k EffectKind) {
 	m.s.Next.Stage = st
 	n := m.s.Next
-	m.out.add(Effect{Kind: k, Gen: n.ID, Rel: n.Rel, Mode: m.s.Attempt.Mode, Cause: m.s.Attempt.Cause})
+	e := Effect{Kind: k, Gen: n.ID, Rel: n.Rel, Mode: m.s.Attempt.Mode, Cause: m.s.Attempt.Cause}
+	if k == RecordRan {
+		e.DownHeld = m.outrun()
+	}
+	m.out.add(e)
 }
 
 // answerOf says which event a stage waits for.
@@ -158,9 +162,11 @@ func (m *machine) prepared() {
 	m.out.add(Effect{Kind: Drain, Gen: cur, Short: true})
 }
 
-// recordRan: "this release has run" is durable before its first go-byte.
+// recordRan: that this release has run, and what may not be started any more once it
+// has, is durable before its first go-byte.
 func (m *machine) recordRan() {
-	if m.s.Next.Rel.Ran || m.s.Next.Rel.External {
+	n := m.s.Next.Rel
+	if (n.Ran || n.External) && m.outrun() == m.s.DownHeld {
 		m.goByte()
 		return
 	}
@@ -182,6 +188,22 @@ func (m *machine) markRan() {
 	}
 }
 
+// outrun is what may not be started any more once the successor has run. In hold mode
+// that is whatever is older: what only one may write may have been changed.
+func (m *machine) outrun() Revision {
+	if m.s.Attempt.Mode == Hold {
+		return max(m.s.DownHeld, m.s.Next.Rel.Rev-1)
+	}
+	return m.s.DownHeld
+}
+
+// leave notes that the successor has run, however its attempt ends.
+func (m *machine) leave() {
+	if m.s.Next.Ran {
+		m.s.DownHeld = m.outrun()
+	}
+}
+
 // outcome records how the attempt under way ended, and ends it.
 func (m *machine) outcome(o Outcome, why Reason) {
 	m.record(Effect{Outcome: o, Reason: why})
@@ -194,6 +216,7 @@ func (m *machine) record(e Effect) {
 		g = m.s.Cur
 	}
 	e.Kind, e.Gen, e.Rel, e.Restart, e.Mode, e.Cause, e.Executed = RecordOutcome, a.Gen, g.Rel, g.Restart, a.Mode, a.Cause, g.Ran
+	e.DownHeld = m.s.DownHeld
 	m.out.add(e)
 	m.s.Attempt = Attempt{}
 }
@@ -218,36 +241,36 @@ func (m *machine) fail(why Reason) {
 	a, n := m.s.Attempt, m.s.Next
 	serving := m.s.Cur.Stage == Serving
 	fresh := n.Rel.Rev == m.s.Desired.Rev && n.Rel.Rev != m.s.Good.Rev && m.s.Good.Rev != 0
-	heldDown := a.Mode == Hold && (a.Stopped || fresh) && !serving
-	o := Failed
-	if !serving {
-		o = Down
-	}
-	if fresh {
+	m.leave()
+	switch {
+	case fresh:
 		m.s.Held = n.Rel.Rev
-		if !heldDown && m.s.want().Rev != 0 {
-			o = Failed // the good release is there to be woken
-		}
+	case a.Stopped: // it served, and cannot be started again
+		m.s.DownHeld = max(m.s.DownHeld, n.Rel.Rev)
 	}
-	falls := heldDown && fresh && n.Rel.Fallback && !n.Rel.Own
+	held := m.s.GoodHeld() && !serving
+	falls := held && fresh && n.Rel.Fallback && !n.Rel.Own
+	o := Down
+	if serving || fresh && m.s.Wanted().Rev != 0 { // the good release serves on, or is there to be woken
+		o = Failed
+	}
 	m.record(Effect{Outcome: o, Reason: why, Held: fresh, Fallback: falls})
 	m.dropNext()
 	m.s.StartWanted = false
 	switch {
-	case heldDown:
-		m.s.DownHeld, m.s.WakeWanted = true, false
-		if falls {
-			m.out.add(Effect{Kind: CommitFallback, Gen: n.ID, Rel: m.s.Good})
-		}
 	case serving:
 		m.s.Cur.Restart = m.s.Restarts // a restart that failed is paid; it is not tried again by itself
 		if older := n.Rel.Rev != m.s.Cur.Rel.Rev; older && !fresh {
 			m.backOff(n.Rel.Rev)
 		}
-	case !fresh:
-		m.backOff(n.Rel.Rev)
-	default:
+	case fresh || held:
+		m.standIn(a)
 		m.turnAway()
+	default:
+		m.backOff(n.Rel.Rev)
+	}
+	if falls {
+		m.out.add(Effect{Kind: CommitFallback, Gen: n.ID, Rel: m.s.Good})
 	}
 }
 
@@ -256,8 +279,8 @@ func (m *machine) abandon(why Reason) {
 	a, n := m.s.Attempt, m.s.Next
 	refused := !cancels(why)
 	m.again(a)
-	lost := refused && a.Mode == Hold && a.Stopped && n.Ran
-	if lost {
+	m.leave()
+	if refused && a.Stopped && n.Ran {
 		m.outcome(Down, why)
 	} else {
 		m.outcome(Abandoned, why)
@@ -269,16 +292,18 @@ func (m *machine) abandon(why Reason) {
 		m.serveOn()
 	}
 	switch {
-	case lost: // the new build touched what only one may write: starting the old one is the owner's choice
-		m.s.DownHeld, m.s.WakeWanted, m.s.StartWanted = true, false, false
 	case refused:
-		if a.Stopped {
-			m.s.WakeWanted = true // requests are parked: the incumbent's release starts again
-		}
+		m.standIn(a)
 		m.backOff(n.Rel.Rev)
 	case why == ReasonSuperseded && a.Stopped:
 		m.s.StartWanted = true
 	}
+}
+
+// standIn asks for what is good in the place of an attempt that came to nothing: if
+// its incumbent was stopped for it, requests are parked.
+func (m *machine) standIn(a Attempt) {
+	m.s.WakeWanted = m.s.WakeWanted || a.Stopped
 }
 
 // again keeps why an attempt existed for the one that follows it.
@@ -302,7 +327,7 @@ func (m *machine) backOff(r Revision) {
 
 // turnAway tells those who wait if nothing can run for them.
 func (m *machine) turnAway() {
-	if m.s.want().Rev == 0 {
+	if m.s.Wanted().Rev == 0 {
 		m.s.WakeWanted, m.s.StartWanted = false, false
 	}
 }

@@ -35,8 +35,10 @@
 //     answer all the same, it takes effect with the answer.
 //   - Verify the staged bytes in Prepare, before anything else of it, if Verify was
 //     not asked for that generation: in a wake it is not.
-//   - Make what people ask durable before it is fed. The record that makes a
-//     release desired also clears DownHeld, that of a retry the failure book.
+//   - Make what people ask durable before it is fed. The record of a retry also
+//     clears the failure book, and lowers DownHeld to what is before Desired.
+//   - Keep the DownHeld of an effect in the record that the effect is about. It is
+//     recorded with a run before the go-byte, and may be taken back only by the outcome.
 //   - Say Limit: LimitRaised to Recover unless it is known that the limit is that of
 //     one generation.
 //   - Call a drain off when RecordSwitched names its generation: the parked went

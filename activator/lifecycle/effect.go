@@ -12,7 +12,7 @@ const (
 	RaiseLimit      // raise the limit that the app's generations share to that of Cur and Gen → RaiseDone
 	Intent          // record the intent (runtime) → IntentDone
 	Prepare         // set the child up, up to its go-byte → PrepareDone
-	RecordRan       // "this release has run" (commit, synced) → RanDone
+	RecordRan       // "this release has run", and DownHeld (commit, synced) → RanDone
 	Go              // send the go-byte → GoDone
 	Health          // check health at the generation's own address → HealthDone
 	RecordSwitching // from here recovery rolls forward (runtime) → SwitchingDone
@@ -32,9 +32,8 @@ const (
 	Arm    // Timer, Level
 	Disarm // Timer
 
-	RecordOutcome  // an attempt ended: Outcome, Reason, Cause, Mode, Executed, Held
+	RecordOutcome  // an attempt ended: Outcome, Reason, Cause, Mode, Executed, Held, DownHeld
 	CommitFallback // commit the good build as a new revision → Committed
-	RecordLifted   // the failure book is cleared
 	Gone           // nothing is left of a halted app
 )
 
@@ -50,13 +49,14 @@ type Effect struct {
 	Reason   Reason
 	Timer    Timer
 	Level    uint8
-	Restart  uint32 // RecordOutcome: the restart count it was started under
-	Executed bool   // RecordOutcome: false = proven that nothing of the build ran
-	Held     bool   // RecordOutcome: the failure book holds the release from now on
-	Fallback bool   // RecordOutcome: CommitFallback follows
-	Kill     bool   // Stop: no grace
-	Short    bool   // Drain: hold_drain instead of drain_timeout
-	Quiet    bool   // Report: a newer release is desired, and only that one is reported from now on
+	Restart  uint32   // RecordOutcome: the restart count it was started under
+	Executed bool     // RecordOutcome: false = proven that nothing of the build ran
+	Held     bool     // RecordOutcome: the failure book holds the release from now on
+	DownHeld Revision // RecordRan, RecordOutcome: nothing up to it may be started from now on
+	Fallback bool     // RecordOutcome: CommitFallback follows
+	Kill     bool     // Stop: no grace
+	Short    bool     // Drain: hold_drain instead of drain_timeout
+	Quiet    bool     // Report: a newer release is desired, and only that one is reported from now on
 }
 
 // maxEffects bounds the effects of one step.

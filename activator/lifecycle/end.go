@@ -12,6 +12,7 @@ func (m *machine) asleepSlot() Slot { return Slot{State: SlotAsleep, Cache: m.s.
 // switched: the slot names the successor. From here it is never dropped for
 // something that went wrong before.
 func (m *machine) switched() {
+	m.leave()
 	old := m.s.Cur
 	m.s.Cur, m.s.Next = m.s.Next, Gen{}
 	m.s.Cur.Stage = Serving
@@ -19,7 +20,7 @@ func (m *machine) switched() {
 	m.s.Slot = m.servingSlot(cur)
 	m.s.Cache = m.s.Slot.Cache
 	m.s.Good = cur.Rel
-	m.s.WakeWanted, m.s.DownHeld, m.s.ReportOwed = false, false, false
+	m.s.WakeWanted, m.s.ReportOwed = false, false
 	m.s.StartWanted = m.s.StartWanted && m.s.Attempt.Desired != m.s.Desired.Rev // committed while the slot was stored
 	m.out.add(Effect{Kind: RecordSwitched, Gen: cur.ID, Rel: cur.Rel})
 	m.retire(old)

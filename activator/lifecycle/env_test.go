@@ -84,14 +84,21 @@ type answer struct {
 
 // durable is the commit record.
 type durable struct {
-	rels                       [maxRevs + 1]uint8
-	desired, good, reported    uint8
-	verified                   uint8 // bit per revision whose bytes were found to be what was committed; for a check
-	held                       uint8 // bit per revision
-	restarts                   uint8
-	downHeld, paused, maintain bool
-	owed                       bool // what is desired was not tried to the end yet; not recorded, for a check
-	heldDown                   bool // a hold has failed and nobody has lifted that; not recorded, for a check
+	rels                    [maxRevs + 1]uint8
+	desired, good, reported uint8
+	verified                uint8 // bit per revision whose bytes were found to be what was committed; for a check
+	held                    uint8 // bit per revision
+	downHeld                uint8
+	restarts                uint8
+	paused, maintain        bool
+	owed                    bool // what is desired was not tried to the end yet; not recorded, for a check
+
+	// Not recorded, for checks. touched is the newest revision of which bytes have run
+	// in hold mode: nothing older may be started on what it may have changed. failed
+	// has a bit per revision that failed in hold mode and that nobody has asked for
+	// since. doubt is what the record held down when usher crashed: it may not know
+	// any more that nothing ran.
+	touched, failed, doubt uint8
 }
 
 // ghost follows one request and one cache entry.
@@ -323,6 +330,7 @@ func (x *explorer) crash(w *world) {
 			g.proc = procNone
 			if x.script.choose(2) == 1 {
 				g.proc = procRunning
+				w.touch(g)
 			}
 		case g.proc == procWaiting:
 			g.proc = procNone
@@ -345,7 +353,7 @@ func (x *explorer) crash(w *world) {
 		w.dropGen(GenID(g.id))
 	}
 	w.emptied()
-	w.d.heldDown = w.d.downHeld
+	w.forgetUnrecorded()
 	w.s, w.slot, w.up, w.gone = State{}, Slot{}, false, false
 	w.local, w.nl, w.late = [maxLocal]answer{}, 0, answer{}
 	w.timers, w.settle, w.g = 0, 0, ghost{}
@@ -425,11 +433,13 @@ func (x *explorer) execute(w *world, e Effect) bool {
 	case RecordRan:
 		if x.written(w, answer{kind: RanDone, gen: g.id}) {
 			w.d.rels[e.Rel.Rev] |= relRan
+			w.d.downHeld = uint8(e.DownHeld)
 		}
 		return true
 	case Go:
 		g.ran = true
 		if g.external {
+			w.touch(g)
 			w.queue(answer{kind: GoDone, gen: g.id})
 			return false
 		}
@@ -521,17 +531,17 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 		if w.fenced() {
 			return false // people are told; nothing is written
 		}
-		if e.Outcome == Down && e.Mode == Hold && e.Reason <= ReasonUnhealthy && x.before.Attempt.Stopped {
-			w.d.heldDown = true
+		if good := x.before.Good.Rev; blames(e) && e.Mode == Hold && good != 0 && (x.before.Attempt.Stopped || e.Rel.Rev != good) {
+			w.d.failed |= 1 << e.Rel.Rev
 		}
 		if uint8(e.Rel.Rev) == w.d.desired && !cancels(e.Reason) {
 			w.d.owed = false
 		}
-		if w.left.puts > 0 && (e.Held || w.d.downHeld != w.s.DownHeld) && x.choose(2) == 1 {
+		if w.left.puts > 0 && (e.Held || w.d.downHeld != uint8(e.DownHeld)) && x.choose(2) == 1 {
 			w.left.puts--
 			return false
 		}
-		w.d.downHeld = w.s.DownHeld
+		w.d.downHeld = uint8(e.DownHeld)
 		if e.Held {
 			w.d.held |= 1 << e.Rel.Rev
 		}
@@ -545,14 +555,6 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 		}
 		w.commit(w.d.rels[e.Rel.Rev]&^relRan | relOwn)
 		w.queue(answer{kind: Committed, gen: 0})
-		return true
-	case RecordLifted:
-		w.d.heldDown = false
-		if w.left.puts > 0 && x.choose(2) == 1 {
-			w.left.puts--
-			return false
-		}
-		w.d.held, w.d.downHeld, w.d.heldDown = 0, false, false
 		return true
 	case Gone:
 		w.gone = true
@@ -571,11 +573,34 @@ func (x *explorer) limited(w *world, k EventKind, e Effect) bool {
 	return a.res == OK
 }
 
-// commit makes a new release desired; it lifts what was held down.
+// blames says that an attempt ended by its build's fault.
+func blames(e Effect) bool {
+	return (e.Outcome == Failed || e.Outcome == Down) && e.Reason != ReasonNone && e.Reason <= ReasonUnhealthy
+}
+
+// touch: bytes of g run, or that will not be known any more.
+func (w *world) touch(g *worldGen) {
+	if !g.ended && (w.d.rels[g.rev]|w.d.rels[w.s.Good.Rev])&relHold != 0 {
+		w.d.touched = max(w.d.touched, g.rev)
+	}
+}
+
+// forgetUnrecorded: usher crashes, and knows of what has failed only what is on
+// record.
+func (w *world) forgetUnrecorded() {
+	d := &w.d
+	d.doubt = d.downHeld
+	d.failed &= d.held | 1<<d.doubt
+	if d.good == 0 { // then what failed is tried again: there is nothing else
+		d.failed = 0
+	}
+}
+
+// commit makes a new release desired.
 func (w *world) commit(bits uint8) {
 	w.d.desired++
 	w.d.rels[w.d.desired] = bits
-	w.d.downHeld, w.d.heldDown, w.d.owed = false, false, true
+	w.d.owed = true
 }
 
 // place stores the slot at the edge; who is parked follows it.
@@ -627,6 +652,9 @@ func (x *explorer) stop(w *world, g *worldGen, e Effect) bool {
 	if g == nil {
 		w.queue(answer{kind: StopDone, gen: uint8(e.Gen)})
 		return false
+	}
+	if g.op == GoDone {
+		w.touch(g)
 	}
 	g.stop, g.drain, g.cut, g.ended = true, false, false, true
 	x.put(w, g, phaseStopping)

@@ -11,7 +11,7 @@ import (
 // stateCap is the most states that one configuration may have, totalCap the most
 // that all of them may have together on a test run.
 const (
-	stateCap     = 600_000
+	stateCap     = 700_000
 	totalCap     = 2_000_000
 	stateCapFull = 20_000_000
 )
@@ -36,6 +36,7 @@ func configs() []config {
 		{name: "hold", commits: []uint8{relHold, relHold}, left: both, asks: day, within: "all of it"},
 		{name: "overlap, retry", commits: []uint8{0, 0}, left: budgets{restarts: 1}, asks: askWake | askRetry, pauses: true},
 		{name: "hold, retry", commits: []uint8{relHold, relHold}, left: budgets{usher: 1, restarts: 1}, asks: askWake | askRetry},
+		{name: "held down", commits: []uint8{relHold, relHold, relHold}, asks: askRequest},
 		{name: "overlap, restart", commits: []uint8{0, 0}, left: budgets{restarts: 1}, asks: askRestart | askRequest},
 		{name: "hold, restart", commits: []uint8{relHold, relHold}, left: budgets{restarts: 1}, asks: askRestart | askRequest},
 		{name: "restarts and crashes", commits: []uint8{0}, left: budgets{usher: 1, app: 1, restarts: 1}, asks: askRestart | day | askWake, pauses: true},
@@ -72,10 +73,12 @@ func configs() []config {
 }
 
 // widened is c within the bounds of `make explore`: one more release, like the first,
-// and two crashes of usher and two exits of the app where it is to be wide, and
+// if it has not three, and two crashes of usher and two exits of the app where it is to be wide, and
 // everywhere at least one of each.
 func (c config) widened() config {
-	c.commits = append(slices.Clone(c.commits), c.commits[0])
+	if len(c.commits) < 3 {
+		c.commits = append(slices.Clone(c.commits), c.commits[0])
+	}
 	least := uint8(1)
 	if c.wide {
 		least = 2

@@ -55,8 +55,8 @@ func gapOf(g Gen, h Halt) int {
 // toBegin says that an attempt will begin by itself once what is under way has
 // ended.
 func (s *State) toBegin() bool {
-	w := s.want()
-	if w.Rev == 0 || s.Paused || s.DownHeld {
+	w := s.Wanted()
+	if w.Rev == 0 || s.Paused {
 		return false
 	}
 	switch {

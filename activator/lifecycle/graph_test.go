@@ -216,8 +216,8 @@ func (w *world) hash(seed maphash.Seed) uint64 {
 	a := &s.Attempt
 	b.put(uint8(a.Gen), uint8(a.Cause), uint8(a.Mode), uint8(a.Desired), bits(a.Stopped, a.Reporting))
 	b.slot(&s.Slot)
-	b.put(uint8(s.Reported), uint8(s.Held), uint8(s.Deferred), uint8(s.Restarts), uint8(s.Cache.Rev), uint8(s.Cache.Restart),
-		uint8(s.Why), uint8(s.Halt), uint8(s.Limit), s.Backoff, bits(s.WakeWanted, s.StartWanted, s.DownHeld, s.SweepArmed, s.ReportOwed, s.Paused, s.Maintenance, s.Gone), bits(s.Stalled))
+	b.put(uint8(s.Reported), uint8(s.Held), uint8(s.DownHeld), uint8(s.Deferred), uint8(s.Restarts), uint8(s.Cache.Rev), uint8(s.Cache.Restart),
+		uint8(s.Why), uint8(s.Halt), uint8(s.Limit), s.Backoff, bits(s.WakeWanted, s.StartWanted, s.SweepArmed, s.ReportOwed, s.Paused, s.Maintenance, s.Gone), bits(s.Stalled))
 	b.slot(&w.slot)
 	for i := range w.ng {
 		g := &w.gens[i]
@@ -231,7 +231,7 @@ func (w *world) hash(seed maphash.Seed) uint64 {
 	b.put(uint8(w.late.kind), w.late.gen)
 	d := &w.d
 	b.put(d.rels[1:]...)
-	b.put(d.desired, d.good, d.reported, d.held, d.verified, d.restarts, bits(d.downHeld, d.paused, d.maintain, d.heldDown, d.owed), w.timers, w.settle)
+	b.put(d.desired, d.good, d.reported, d.held, d.downHeld, d.verified, d.restarts, bits(d.paused, d.maintain, d.owed), d.touched, d.failed, d.doubt, w.timers, w.settle)
 	b.put(w.left.commits, w.left.restarts, w.left.usher, w.left.app, w.left.puts, w.left.fresh)
 	b.put(w.g.head, w.g.inside, uint8(w.g.key.Rev), uint8(w.g.key.Restart), uint8(w.g.entry.Rev), uint8(w.g.entry.Restart), w.g.content,
 		bits(w.g.parked, w.g.wake, w.up, w.gone, w.raised))

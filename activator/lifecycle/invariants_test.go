@@ -10,7 +10,7 @@ package lifecycle
 //	I4   a report names what the slot sends requests to; nothing below it is started, served, or hit in a cache afterwards (core)
 //	I5   at admission, go-byte and switch: the newest release and restart, not paused, not halted; only a build's own failure counts against it; executed is false only if no go-byte was sent (core)
 //	I6   nothing is drained or stopped while the slot names it; an overlap never takes the slot from the incumbent; a second generation is set up only under a limit for two, which is restored when only one is left, and before another begins (core); the limit is what was written (env)
-//	I7   hold: no go-byte while anything older may be alive; a failed hold stays down (core); the proof of empty is true (env)
+//	I7   hold: no go-byte while anything older may be alive, and none for anything older than what has run; what failed stays down (core); the proof of empty is true (env)
 //	I8   whatever may be alive has a generation in the core, is forgotten only when proven gone, and is recorded before it exists (core and env)
 //	I9   see liveness_test.go; no two releases of usher's own in a row; the gap falls on every step of the machine's own (core)
 //	I10  intent, start, "has run" and switch are recorded before they happen; what was switched to and lives is adopted (core)
@@ -136,6 +136,9 @@ func (x *explorer) checkGo(w *world, g *worldGen, e Effect) {
 	if g.rev < w.d.reported {
 		x.fail("I4", "revision %d is started, below what was reported", g.rev)
 	}
+	if g.rev < w.d.touched {
+		x.fail("I7", "revision %d is started on what revision %d has changed in hold mode", g.rev, w.d.touched)
+	}
 	x.checkNewest(w, g, "started")
 	for i := range w.ng {
 		o := &w.gens[i]
@@ -157,8 +160,8 @@ func (x *explorer) checkBegin(w *world, e Effect) {
 	if e.Rel.Rev != d && !(passed && e.Rel.Rev == w.s.Good.Rev) {
 		x.fail("I5", "an attempt at revision %d begins while revision %d is desired", e.Rel.Rev, d)
 	}
-	if w.d.heldDown {
-		x.fail("I7", "an attempt begins after a hold failed, and nobody asked for it")
+	if w.d.failed&(1<<e.Rel.Rev) != 0 {
+		x.fail("I7", "an attempt begins at revision %d, which failed in hold mode, and nobody asked for it", e.Rel.Rev)
 	}
 	for i := range w.ng {
 		if o := &w.gens[i]; o.proc != procNone && GenID(o.id) != w.s.Cur.ID {
@@ -222,6 +225,8 @@ func (x *explorer) checkServing(w *world, s Slot) {
 		x.fail("I3", "the slot names generation %d, which never was healthy", s.Gen)
 	case g.phase == phaseRetiring && x.recordsWork(w):
 		x.fail("I10", "generation %d serves and is recorded as retiring: the next start would stop it", s.Gen)
+	case g.rev < w.d.touched:
+		x.fail("I7", "the slot names revision %d after revision %d has run in hold mode", g.rev, w.d.touched)
 	case g.rev < w.d.reported:
 		x.fail("I4", "the slot names revision %d after revision %d was reported", g.rev, w.d.reported)
 	case s.Cache.Rev != Revision(g.rev):
@@ -289,7 +294,7 @@ func (x *explorer) checkOutcome(w *world, g *worldGen, e Effect) {
 		x.fail("I4", "an attempt is done and its generation does not serve")
 	case done && e.Reason == ReasonNone && uint8(e.Rel.Rev) == w.d.desired && w.d.reported < w.d.desired:
 		x.fail("I4", "an attempt is done and its revision is not reported")
-	case e.Outcome == Failed && w.s.Cur.Stage != Serving && w.s.want().Rev == 0:
+	case e.Outcome == Failed && w.s.Cur.Stage != Serving && w.s.Wanted().Rev == 0:
 		x.fail("I5", "an attempt failed and nothing can serve: that is down")
 	}
 }
@@ -457,6 +462,6 @@ func (x *explorer) checkWaiters(w *world) {
 
 // mismatch: something else should run, and may.
 func (s *State) mismatch() bool {
-	return s.Cur.Stage == Serving && !s.Paused && s.Halt == HaltNone && s.want().Rev != 0 &&
-		(s.Cur.Rel.Rev != s.want().Rev || s.Cur.Restart != s.Restarts)
+	return s.Cur.Stage == Serving && !s.Paused && s.Halt == HaltNone && s.Wanted().Rev != 0 &&
+		(s.Cur.Rel.Rev != s.Wanted().Rev || s.Cur.Restart != s.Restarts)
 }

@@ -53,21 +53,27 @@ func (w *world) settled() bool {
 	if w.d.owed && !s.Paused && !first {
 		return false
 	}
-	target := s.want().Rev == s.Desired.Rev || s.Held == s.Desired.Rev
+	target := s.Wanted().Rev == s.Desired.Rev || s.Held == s.Desired.Rev
 	switch s.Slot.State {
 	case SlotEmpty:
 		return s.Desired.Rev == 0
 	case SlotAsleep:
 		return s.Cur.ID == 0 && !s.WakeWanted && !s.StartWanted && target
 	case SlotServing:
-		return s.Cur.Rel.Rev == s.want().Rev && s.Cur.Restart == s.Restarts && !s.ReportOwed && (s.Reported >= s.Cur.Rel.Rev || s.Cur.Rel.Rev != s.Desired.Rev) &&
+		return s.Cur.Rel.Rev == s.Wanted().Rev && s.Cur.Restart == s.Restarts && !s.ReportOwed && (s.Reported >= s.Cur.Rel.Rev || s.Cur.Rel.Rev != s.Desired.Rev) &&
 			!s.WakeWanted && !s.StartWanted && target
 	case SlotPaused, SlotMaintenance:
 		return s.Paused
 	case SlotDown:
-		return s.DownHeld && s.Slot.Reason == ReasonHeld
+		return s.Slot.Reason == ReasonHeld && w.heldDown(s.Desired.Rev) && w.heldDown(s.Good.Rev)
 	}
 	return false
+}
+
+// heldDown: a revision failed, or may not be started on what another has changed, as
+// far as the record tells.
+func (w *world) heldDown(r Revision) bool {
+	return w.d.failed&(1<<r) != 0 || uint8(r) < w.d.touched || uint8(r) <= w.d.doubt || r == w.s.Held
 }
 
 // aimed: nothing but the desired release runs, starts, or answers from the

@@ -155,7 +155,7 @@ func (x *explorer) asks(w *world, out []move) []move {
 		if c.asks&askRestart != 0 {
 			ask(Event{Kind: RestartAsked})
 		}
-		held := w.s.DownHeld || w.s.Held != 0 && w.s.Held == w.s.Desired.Rev
+		held := w.s.DownHeld >= w.s.Desired.Rev || w.s.Held == w.s.Desired.Rev
 		if c.asks&askRetry != 0 && (held || w.s.Deferred != 0 || w.s.Cur.Stage == Serving) {
 			ask(Event{Kind: RestartAsked, Retry: true})
 		}
@@ -335,10 +335,14 @@ func (x *explorer) opEnds(w *world, g *worldGen, e Event) {
 		switch e.Result {
 		case OK:
 			g.proc = procRunning
+			w.touch(g)
 		case BuildFailed:
 			g.proc, g.ran = procNone, e.MayHaveRun
 		case Refused:
 			g.proc, g.ran = procNone, e.MayHaveRun
+			if e.MayHaveRun {
+				w.touch(g)
+			}
 			if e.MayHaveRun && x.script.choose(2) == 1 {
 				g.proc = procRunning
 			}
@@ -385,7 +389,8 @@ func (x *explorer) asked(w *world, e Event) (Event, bool) {
 		w.left.restarts--
 		w.d.restarts++
 		if e.Retry {
-			w.d.held, w.d.downHeld, w.d.heldDown = 0, false, false
+			w.d.held, w.d.downHeld = 0, min(w.d.downHeld, w.d.desired-1)
+			w.d.failed &^= 1 << w.d.desired
 		}
 		x.say("a restart is recorded")
 		return e, !x.crashes(w)
@@ -420,7 +425,7 @@ func (x *explorer) start(w *world) {
 	w.up = true
 	durable := State{
 		Desired: w.release(w.d.desired), Good: w.release(w.d.good), Reported: Revision(w.d.reported),
-		Restarts: uint32(w.d.restarts), DownHeld: w.d.downHeld, Paused: w.d.paused, Maintenance: w.d.maintain,
+		Restarts: uint32(w.d.restarts), DownHeld: Revision(w.d.downHeld), Paused: w.d.paused, Maintenance: w.d.maintain,
 		Limit: LimitRaised, // what it is is read when it is restored
 	}
 	if w.d.held&(1<<w.d.desired) != 0 {

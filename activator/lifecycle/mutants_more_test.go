@@ -71,6 +71,62 @@ func limitMutants() []mutant {
 	}
 }
 
+// heldMutants get wrong what may not be started any more after a hold.
+func heldMutants() []mutant {
+	lost := func(kind EffectKind) func(State, Event, *State, *Effects) {
+		return func(b State, _ Event, s *State, f *Effects) {
+			if e := f.find(kind); e != nil && e.Outcome != Done {
+				e.DownHeld, s.DownHeld = b.DownHeld, b.DownHeld
+			}
+		}
+	}
+	return []mutant{
+		{
+			name: "a commit lifts all", config: "held down", caught: []string{"I7"},
+			step: ahead(func(s *State, e *Event) {
+				if e.Kind == Committed {
+					s.DownHeld = 0
+				}
+			}),
+		},
+		{
+			name: "a retry lifts all", config: "hold, retry", caught: []string{"I7"},
+			step: ahead(func(s *State, e *Event) {
+				if e.Retry {
+					s.DownHeld = 0
+				}
+			}),
+		},
+		{
+			name: "is held down by a release of which nothing ran", config: "hold", caught: []string{"L1"},
+			step: ahead(func(s *State, e *Event) {
+				fresh := s.Good.Rev != 0 && s.Next.Rel.Rev > s.Good.Rev
+				if e.Result == BuildFailed && e.Gen == s.Next.ID && fresh && s.Attempt.Mode == Hold {
+					s.DownHeld = s.Next.Rel.Rev - 1
+				}
+			}),
+		},
+		{name: "does not record with a run what it holds down", config: "hold", caught: []string{"I7"}, step: after(lost(RecordRan))},
+		{name: "forgets that what was called off had run", config: "hold", caught: []string{"I7"}, step: after(lost(RecordOutcome))},
+		{
+			name: "holds down what serves because the record says so", config: "weak records hold", caught: []string{"L1"},
+			rec: func(durable State, found []Found, fresh GenID) (State, Effects) {
+				s, f := Recover(durable, found, fresh)
+				s.DownHeld = durable.DownHeld
+				return s, f
+			},
+		},
+		{
+			name: "tries again what failed in hold mode", config: "hold", caught: []string{"I7"},
+			step: ahead(func(s *State, e *Event) {
+				if e.Kind == StopDone && s.Held != 0 {
+					s.Held, s.WakeWanted = 0, true
+				}
+			}),
+		},
+	}
+}
+
 func betweenMutants() []mutant {
 	return []mutant{
 		{
@@ -80,17 +136,6 @@ func betweenMutants() []mutant {
 					e.Result, e.Reason = Refused, ReasonNotRecorded
 				}
 			}),
-		},
-		{
-			name: "stays down though it serves", config: "uncertain hold", caught: []string{"L5"},
-			rec: func(durable State, found []Found, fresh GenID) (State, Effects) {
-				s, f := Recover(durable, found, fresh)
-				if f.find(RecordLifted) != nil {
-					f.drop(RecordLifted)
-					s.DownHeld = durable.DownHeld
-				}
-				return s, f
-			},
 		},
 		{
 			name: "calls a release done that it has only restored", config: "fallback", caught: []string{"I9"},

@@ -65,7 +65,7 @@ func ahead(spoil func(s *State, e *Event)) func(State, Event) (State, Effects) {
 
 func mutants() []mutant {
 	return slices.Concat(startMutants(), switchMutants(), endMutants(), recoverMutants(), patienceMutants(),
-		limitMutants(), betweenMutants(), controllerMutants(), gateMutants(), fenceMutants())
+		heldMutants(), limitMutants(), betweenMutants(), controllerMutants(), gateMutants(), fenceMutants())
 }
 
 // namedMutants are mistakes that must always be among the mutants: by what they
@@ -324,8 +324,8 @@ func endMutants() []mutant {
 			name: "starts again after a failed hold", config: "hold", caught: []string{"I7"}, alone: true,
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == WakeAsked || e.Kind == StopDone {
-					s.WakeWanted = s.WakeWanted || s.DownHeld
-					s.DownHeld = false
+					s.WakeWanted = s.WakeWanted || s.GoodHeld()
+					s.DownHeld = 0
 				}
 			}),
 		},
@@ -523,13 +523,21 @@ func patienceMutants() []mutant {
 			}),
 		},
 		{
-			name: "is down after it slept", config: "overlap", caught: []string{"L5"},
+			name: "is down after it slept", config: "overlap", caught: []string{"L1"},
 			step: after(func(b State, e Event, s *State, f *Effects) {
 				if e.Kind == StopDone && e.Gen == b.Cur.ID && b.Reported == b.Desired.Rev && s.Slot.State == SlotAsleep {
 					m := machine{s: *s, out: *f}
-					m.s.DownHeld = true
+					m.s.DownHeld = m.s.Desired.Rev
 					m.place()
 					*s, *f = m.s, m.out
+				}
+			}),
+		},
+		{
+			name: "passes over what it has put to sleep", config: "overlap", caught: []string{"L5"},
+			step: after(func(b State, e Event, s *State, _ *Effects) {
+				if e.Kind == StopDone && e.Gen == b.Cur.ID && b.Reported == b.Desired.Rev && s.Slot.State == SlotAsleep {
+					s.Held = s.Desired.Rev
 				}
 			}),
 		},

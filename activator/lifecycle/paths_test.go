@@ -205,7 +205,8 @@ func TestAFallbackThatServesIsCalledRestored(t *testing.T) {
 		DrainDone g1                            → Stop g1
 		StopDone g1                             → Forget g1; RecordRan g2 r2
 		RanDone g2                              → Go g2 r2
-		GoDone g2 build failed: exec failed     → RecordOutcome g2 r2 hold release: down (exec failed) held; Stop g2 kill; CommitFallback g2 r1; Place down cache r1.0 (held down)
+		GoDone g2                               → Health g2 r2
+		HealthDone g2 build failed: unhealthy   → RecordOutcome g2 r2 hold release: down (unhealthy) held executed; Stop g2; CommitFallback g2 r1; Place down cache r1.0 (held down)
 		StopDone g2                             → Forget g2
 		Committed r3 hold fallback own          → Verify g3 r3; Place waking cache r1.0
 		VerifyDone g3                           → Intent g3 r3

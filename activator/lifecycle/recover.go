@@ -70,20 +70,11 @@ func (m *machine) external() {
 	if rel.Rev == 0 {
 		rel = m.s.Desired
 	}
-	if !rel.External || m.s.Cur.ID != 0 || m.fresh == 0 || m.s.DownHeld { // a failed hold stays down
+	if !rel.External || m.s.Cur.ID != 0 || m.fresh == 0 || rel.Rev <= m.s.DownHeld {
 		return
 	}
 	m.s.Cur = Gen{ID: m.fresh, Rel: rel, Restart: m.s.Restarts, Stage: Serving, Ran: true, Prepared: true}
 	m.fresh = 0
-}
-
-// unheld: a switch whose record was said to have failed had taken place. What was
-// called down serves.
-func (m *machine) unheld() {
-	if m.s.DownHeld && m.s.Cur.Rel.Rev == m.s.Desired.Rev {
-		m.s.DownHeld, m.s.Held = false, 0
-		m.out.add(Effect{Kind: RecordLifted})
-	}
 }
 
 // owed takes up what a crash left undone: a release that was committed and not
@@ -95,11 +86,11 @@ func (m *machine) owed() {
 		if cur.Rel.Rev > m.s.Good.Rev { // else what is good does not answer, and stays what it is
 			m.s.Good = cur.Rel
 		}
+		m.s.DownHeld = min(m.s.DownHeld, cur.Rel.Rev-1) // it was started, so the record says too much
 		m.s.ReportOwed = cur.Rel.Rev > m.s.Reported
-		m.unheld()
 	}
 	m.s.StartWanted = m.s.Good.Rev != 0 && // a first release waits for its first request
-		m.s.Desired.Rev > max(m.s.Reported, cur.Rel.Rev) && m.s.Desired.Rev != m.s.Held
+		m.s.Desired.Rev > max(m.s.Reported, cur.Rel.Rev) && m.s.Wanted().Rev == m.s.Desired.Rev
 	switch {
 	case m.s.StartWanted:
 		m.s.Why = released(m.s.Desired)

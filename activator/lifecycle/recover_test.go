@@ -26,7 +26,7 @@ func TestRecoveryUndoesBeforeTheSwitchIsRecordedAndRollsForwardFromThen(t *testi
 	held := two
 	held.Held = 2
 	down := held
-	down.DownHeld = true
+	down.DownHeld = 1
 	paused := two
 	paused.Paused = true
 	owed := one

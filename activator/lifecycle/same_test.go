@@ -38,6 +38,7 @@ func (w *world) forget(c *config) {
 	w.forgetGens(c)
 	w.forgetFailures(c)
 	w.forgetReleases()
+	w.forgetHeld()
 	if !c.cache { // nobody stores an answer
 		w.g.key = CacheKey{}
 	}
@@ -172,6 +173,29 @@ func (w *world) forgetReleases() {
 	}
 	d.verified &= verified
 	d.held &= 1 << d.desired
+}
+
+// forgetHeld: whether it is held down, failed, or older than what has run in hold mode
+// is asked of what is desired or good.
+func (w *world) forgetHeld() {
+	d, s := &w.d, &w.s
+	low := d.good
+	if w.up {
+		low = min(low, uint8(s.Good.Rev))
+	}
+	if low > 0 {
+		s.DownHeld, d.downHeld = max(s.DownHeld, Revision(low-1)), max(d.downHeld, low-1)
+	}
+	if d.touched <= low {
+		d.touched = 0
+	}
+	if d.doubt < max(low, d.touched) {
+		d.doubt = 0
+	}
+	if s.Halt != HaltNone && s.Attempt.Gen == 0 { // nothing is started or recorded any more
+		s.DownHeld = Revision(d.downHeld)
+	}
+	d.failed &= 1<<d.desired | 1<<d.good | 1<<s.Good.Rev
 }
 
 // rename gives every generation the rank of its number, so that worlds that

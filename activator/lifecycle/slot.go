@@ -64,8 +64,8 @@ func (m *machine) downReason() (Reason, uint8) {
 		return ReasonStopped, 0
 	case s.Cur.Stage == Unproven || s.Next.Stage == Unproven || s.Old.Stage == Unproven:
 		return ReasonUnproven, 0
-	case s.DownHeld:
-		return ReasonHeld, 0
+	case s.Deferred != 0:
+		return ReasonBackoff, s.Backoff
 	}
-	return ReasonBackoff, s.Backoff
+	return ReasonHeld, 0
 }

@@ -89,9 +89,8 @@ func released(r Release) Cause {
 	return CauseRelease
 }
 
-// lift clears what keeps the app from being started.
+// lift ends a back-off.
 func (m *machine) lift() {
-	m.s.DownHeld = false
 	m.s.Backoff = 0
 	if m.s.Deferred != 0 {
 		m.s.Deferred, m.s.Stalled = 0, false
@@ -100,7 +99,8 @@ func (m *machine) lift() {
 }
 
 // restart asks for a fresh generation of what runs. A retry asks for one of what
-// is desired, whatever is held against it and whether anything runs.
+// is desired, whatever is held against it and whether anything runs; what is older
+// stays held down.
 func (m *machine) restart(retry bool) {
 	m.s.Restarts++
 	runs := m.s.Cur.Stage == Serving || m.s.Attempt.Gen != 0
@@ -108,6 +108,7 @@ func (m *machine) restart(retry bool) {
 	case retry:
 		m.lift()
 		m.s.Held = 0
+		m.s.DownHeld = min(m.s.DownHeld, m.s.Desired.Rev-1)
 		m.s.StartWanted = true
 		m.s.Why = CauseRetry
 	case runs:
@@ -159,27 +160,33 @@ func (m *machine) timer(e Event) {
 	}
 }
 
-// want is the release that every boot from here on would run; the zero release
+// Wanted is the release that every boot from here on would run; the zero release
 // if there is none or it must wait. Nothing below what was reported is ever
 // wanted, because good is never below it.
-func (s *State) want() Release {
+func (s *State) Wanted() Release {
 	d, g := s.Desired, s.Good
 	switch {
 	case s.Stalled:
-	case d.Rev != 0 && d.Rev != s.Held && d.Rev != s.Deferred:
+	case d.Rev != s.Held && s.may(d):
 		return d
-	case g.Rev != 0 && g.Rev != s.Deferred:
+	case s.may(g):
 		return g
-	case g.Rev == 0 && d.Rev != s.Deferred:
-		return d // held, but there is nothing else to try
+	case g.Rev == 0 && s.may(d):
+		return d // passed over, but there is nothing else to try
 	}
 	return Release{}
 }
 
+// may says that nothing holds r down and that it has no timer to wait for.
+func (s *State) may(r Release) bool { return r.Rev > s.DownHeld && r.Rev != s.Deferred }
+
+// GoodHeld says that what is good may not be started in the place of anything.
+func (s *State) GoodHeld() bool { return s.Good.Rev != 0 && s.Good.Rev <= s.DownHeld }
+
 // blocked says that nothing may be started until a timer, a release, a retry
 // or the sweep changes that.
 func (m *machine) blocked() bool {
-	return m.s.DownHeld || m.s.want().Rev == 0 || m.s.Paused || m.s.Halt != HaltNone ||
+	return m.s.Wanted().Rev == 0 || m.s.Paused || m.s.Halt != HaltNone ||
 		m.s.Cur.Stage == Unproven || m.s.Next.Stage == Unproven || m.s.Old.Stage == Unproven && m.s.Cur.Stage != Serving
 }
 
@@ -204,7 +211,7 @@ func (m *machine) converge() {
 	if m.s.Attempt.Gen != 0 || m.s.Next.ID != 0 || m.blocked() {
 		return
 	}
-	w := m.s.want()
+	w := m.s.Wanted()
 	switch {
 	case !m.due(w):
 		if m.s.Cur.Stage == Serving { // what was wanted serves

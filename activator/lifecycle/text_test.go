@@ -14,7 +14,7 @@ var eventNames = [...]string{
 var effectNames = [...]string{
 	"none", "Verify", "RaiseLimit", "Intent", "Prepare", "RecordRan", "Go", "Health", "RecordSwitching", "Switch", "RecordSwitched", "Report",
 	"Place", "CloseStreams", "Drain", "CutDrain", "Stop", "TrySleep", "Forget", "RestoreLimit", "Arm", "Disarm",
-	"RecordOutcome", "CommitFallback", "RecordLifted", "Gone",
+	"RecordOutcome", "CommitFallback", "Gone",
 }
 
 var (

@@ -68,7 +68,7 @@ const (
 	ReasonUnproven     // a stop could not be proven; a process may still be alive
 	ReasonCrashed      // a serving process ended by itself
 	ReasonBackoff      // repeated failures; the next start waits
-	ReasonHeld         // a build failed in hold mode and waits for a release or a retry
+	ReasonHeld         // what is desired has failed, and what is good may not be started in its place
 	ReasonVanished     // a process that waited at its go-byte is gone
 	ReasonUnsupervised // the listening socket does not belong to the generation
 )
@@ -204,6 +204,7 @@ type State struct {
 	Reported Revision // last that was reported
 
 	Held     Revision // the failure book passes over it
+	DownHeld Revision // nothing up to it is started: a newer one has run in hold mode, or it failed in it itself
 	Deferred Revision // passed over until the back-off timer fires
 	Stalled  bool     // while one was deferred the other one failed too: both wait for the timer
 	Restarts uint32   // restarts asked for
@@ -219,7 +220,6 @@ type State struct {
 	Why         Cause // why the next attempt will exist; none = a wake
 	WakeWanted  bool  // somebody waits for the app
 	StartWanted bool  // a release or a retry wants it started once
-	DownHeld    bool  // a hold failed; waits for a release or a retry
 	SweepArmed  bool
 	ReportOwed  bool // serving, but the report is not recorded yet
 	Paused      bool

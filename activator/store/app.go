@@ -50,9 +50,10 @@ type App struct {
 	Restarts     uint64 `json:"restarts,omitempty"`
 	RestartsDone uint64 `json:"restarts_done,omitempty"`
 
-	// DownHeld says that a hold failed: nothing starts before a new release or
-	// an explicit retry.
-	DownHeld bool `json:"down_held,omitempty"`
+	// DownHeld is a revision. Nothing up to it is started: a newer one has run in
+	// hold mode and may have changed what only one may write, or it has failed in
+	// that mode itself. A retry lowers it to what is before Desired.
+	DownHeld uint64 `json:"held_down_to,omitempty"`
 
 	Paused      bool `json:"paused,omitempty"`
 	Maintenance bool `json:"maintenance,omitempty"`

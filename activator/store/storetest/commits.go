@@ -132,6 +132,7 @@ func readBack(t *testing.T, s Opened) {
 			{Revision: 2, Kind: store.KindTarget, Target: "127.0.0.1:3000"},
 		},
 		FileValue: "bin/web",
+		DownHeld:  1,
 		Failures:  map[uint64]store.Failure{2: {Count: 3, Last: at, Reason: "exit 1", HeldDown: true}},
 		Restarts:  4, RestartsDone: 3, Paused: true, Maintenance: true, Removed: true,
 		Outcomes: []store.Outcome{{Attempt: 9, Revision: 1, Generation: 7, Cause: "release", Mode: "hold", Canary: true, Outcome: "done", Reason: "-", Executed: true, At: at, Drain: time.Second}},

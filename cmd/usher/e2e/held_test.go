@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usher-edge/usher/admin"
+)
+
+// noProgram is a build that passes whatever is asked before it runs, and cannot.
+func noProgram(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "no-program")
+	if err := os.WriteFile(path, []byte("neither a program nor a script\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// withoutCommand is a build that lacks the file that it is to run: that is found before
+// anything is stopped for it.
+func withoutCommand(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "empty")
+	files(t, dir, map[string]os.FileMode{"readme": 0o644}, []byte("nothing to run\n"))
+	return dir
+}
+
+// Nothing was stopped and nothing ran: what is good is woken as if nobody had deployed.
+func TestAHoldOfAnAppThatSleepsWithNothingToRunLeavesItAsleep(t *testing.T) {
+	t.Parallel()
+	whole := filepath.Join(t.TempDir(), "whole")
+	program, err := os.ReadFile(hello(t, "v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files(t, whole, map[string]os.FileMode{"server": 0o755}, program)
+	u := start(t, options{apps: []app{{hold: true, artifact: whole, lines: []string{`command = ["./server"]`}}}})
+	ok(t, u.get("hello", "/"))
+	u.must("sleep", "hello")
+	u.awaitState("hello", admin.Asleep, 10*time.Second)
+	u.exits(1, "/server: not found", "deploy", "hello", withoutCommand(t))
+	s := u.awaitState("hello", admin.Asleep, 10*time.Second)
+	if o := s.LastOutcome; o == nil || o.Outcome != "failed" || o.Executed || o.Mode != "hold" {
+		t.Errorf("last outcome %+v", o)
+	}
+	if a := ok(t, u.get("hello", "/version")); a.body != "v1\n" {
+		t.Errorf("want v1, got %s", a)
+	}
+}
+
+// That it is no program shows when the incumbent is gone. Its data is as it has left it.
+func TestAHoldOfWhatIsNoProgramStartsTheBuildOfBeforeAgain(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{hold: true}}})
+	run := u.load(30, "hello")
+	before := u.awaitState("hello", admin.Awake, 10*time.Second)
+	u.exits(1, "it is neither a program of this machine nor a script", "deploy", "hello", noProgram(t))
+	s := u.awaitStatus("hello", 10*time.Second, "awake again", func(s admin.AppStatus) bool {
+		return s.State == admin.Awake && s.Generation > before.Generation
+	})
+	if s.Build != before.Build || s.Revision != 1 || s.Desired != 2 || s.Failures != 1 {
+		t.Errorf("want revision 1 in the place of 2, got %+v", s)
+	}
+	lossless(t, run)
+	rc := u.receipt("hello", before.Generation+1)
+	if rc.Outcome != "failed" || rc.Executed || rc.Mode != "hold" || rc.Counts.Refused != 0 {
+		t.Errorf("receipt %+v, %+v", rc, *rc.Counts)
+	}
+	u.kill()
+	u.serve()
+	if a := ok(t, u.get("hello", "/version")); a.body != "v1\n" {
+		t.Errorf("want v1, got %s", a)
+	}
+}
+
+// v2 ran and failed. That v3 was committed says nothing about v1, which would start on
+// what v2 may have changed; a rollback does, because its owner asks for it.
+func TestWhatAFailedHoldHasLeftIsNotLiftedByABuildThatCannotRun(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{hold: true}}})
+	ok(t, u.get("hello", "/"))
+	down := func(what string) {
+		t.Helper()
+		if a := u.get("hello", "/"); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+			t.Errorf("%s: want 503 with Retry-After, got %s", what, a)
+		}
+		s := u.awaitState("hello", admin.Down, 10*time.Second)
+		if !strings.HasPrefix(s.Reason, "held down: ") || !strings.Contains(s.Reason, "usher rollback hello") {
+			t.Errorf("%s: reason %q", what, s.Reason)
+		}
+		if left := u.processes(); len(left) > 0 {
+			t.Errorf("%s: it was started: %v", what, left)
+		}
+	}
+	u.exits(1, "nothing served hello when it failed", "deploy", "hello", hello(t, "v2", crashes))
+	down("v2 ran and failed")
+	u.exits(1, "it is neither a program of this machine nor a script", "deploy", "hello", noProgram(t))
+	down("v3 is no program")
+	u.kill()
+	u.serve()
+	down("after a crash of usher")
+	u.must("rollback", "hello")
+	if a := ok(t, u.get("hello", "/version")); a.body != "v1\n" {
+		t.Errorf("want v1, got %s", a)
+	}
+}
