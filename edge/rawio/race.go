@@ -2,7 +2,12 @@
 
 package rawio
 
-import "syscall"
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
 
 func read(fd uintptr, b []byte) (int, error) { return syscall.Read(int(fd), b) }
 
@@ -19,3 +24,9 @@ func writeBoth(fd uintptr, a, b []byte) (int, error) {
 }
 
 func write(fd uintptr, b []byte) (int, error) { return syscall.Write(int(fd), b) }
+
+func peek(fd uintptr, b *[1]byte) (int, syscall.Errno) {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(b)), 1,
+		unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
+	return int(n), errno
+}

@@ -14,12 +14,7 @@
 // syscall.RawConn.
 package rawio
 
-import (
-	"syscall"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
-)
+import "syscall"
 
 // Read is recv(2). 0 without an error is the end of the data.
 func Read(fd uintptr, b []byte) (int, error) {
@@ -61,14 +56,9 @@ func WriteBoth(fd uintptr, a, b []byte) (int, error) {
 // none: it mostly fails with EAGAIN, which is good news.
 func Peek(fd uintptr, b *[1]byte) (int, syscall.Errno) {
 	for {
-		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1,
-			unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
-		switch errno {
-		case 0:
-			return int(n), 0
-		case unix.EINTR:
-		default:
-			return 0, errno
+		n, errno := peek(fd, b)
+		if errno != syscall.EINTR {
+			return max(n, 0), errno
 		}
 	}
 }
