@@ -22,7 +22,7 @@ func (c *conn) refuse(cause edge.Cause) {
 	c.settleBody()
 	page := c.ownPage(cause)
 	m := c.mem
-	m.out = appendStatus(m.out[:0], v.Status)
+	m.out = appendStatus(m.text(ownHead+len(page.Body)), v.Status)
 	m.out = append(m.out, "Date: "...)
 	m.out = time.Now().UTC().AppendFormat(m.out, dateFormat)
 	m.out = append(m.out, "\r\nContent-Type: "...)
@@ -63,6 +63,7 @@ func (c *conn) rejectHead(cause edge.Cause) {
 	c.lane.Begin(time.Now())
 	c.lane.Client = c.ip
 	c.mem.req.Reset()
+	c.mem.seal()
 	c.keep, c.mem.try = false, attempt{}
 	c.refuse(cause)
 	c.linger = true
@@ -72,7 +73,7 @@ func (c *conn) rejectHead(cause edge.Cause) {
 // one whose last recipient the server is (§7.6.2).
 func (c *conn) answerOptions() {
 	c.settleBody()
-	c.mem.out = appendStatus(c.mem.out[:0], 200)
+	c.mem.out = appendStatus(c.mem.out, 200)
 	c.sendOwn(nil, edge.Result{Ending: edge.Own, Status: 200})
 }
 
@@ -101,7 +102,7 @@ func (c *conn) sendOwn(body []byte, res edge.Result) {
 func (c *conn) hit(f *edge.Found) {
 	c.settleBody()
 	m := c.mem
-	m.out = appendStatus(m.out[:0], f.Status)
+	m.out = appendStatus(m.text(ownHead+len(f.Fields)+len(f.Extra)), f.Status)
 	m.out = append(m.out, f.Fields...)
 	m.out = append(m.out, f.Extra...)
 	m.out = append(m.out, "Age: "...)

@@ -10,6 +10,7 @@ import (
 
 // exchange answers one request, whose head has been read, and sets c.keep.
 func (c *conn) exchange() {
+	c.mem.seal()
 	c.begin(time.Now())
 	c.keep, c.linger, c.mem.continued = c.mem.req.KeepAlive, false, false
 	c.mem.try = attempt{} // memory may be that of the request before

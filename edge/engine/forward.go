@@ -62,6 +62,7 @@ func (c *conn) ask(t *edge.Target) (*upstream.Conn, interrupt, error) {
 			return nil, 0, err
 		}
 		c.mem.try.up = up
+		c.mem.lend(up)
 		c.up.Store(up)
 		was, err := c.askOn(up, more)
 		if !upstream.Stale(err) || was.any() {
@@ -111,7 +112,8 @@ func (c *conn) build() (more bool, err error) {
 		ClientIP: c.ip, Proto: c.srv.text.http, RequestID: c.lane.ID, RequestStart: c.lane.Start().UnixMilli(),
 		Via: c.viaName(), Trusted: c.trusted, Trailers: cfg.KeepTrailers,
 	}
-	m.out = http1.AppendRequest(m.out[:0], &m.req, &m.fwd)
+	m.again(m.w + len(m.req.HostPort) + additions)
+	m.out = http1.AppendRequest(m.out, &m.req, &m.fwd)
 	if m.req.Length != 0 {
 		m.body.Reset(m.req.Length)
 		done, err := c.appendPrefix(cfg)
@@ -229,7 +231,8 @@ func (c *conn) interim() error {
 	if m.res.Status == 100 {
 		return nil // ours has been sent, if it was waited for
 	}
-	m.out = http1.AppendInterim(m.out[:0], &m.res, &http1.Answer{Minor: m.req.Minor, Via: c.viaName()})
+	m.follow(c.mem.try.up, additions)
+	m.out = http1.AppendInterim(m.out, &m.res, &http1.Answer{Minor: m.req.Minor, Via: c.viaName()})
 	if len(m.out) > 0 && c.write(m.out) != edge.CauseNone {
 		return errClientGone
 	}

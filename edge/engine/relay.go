@@ -29,6 +29,7 @@ func (c *conn) relay(up *upstream.Conn) {
 	}
 	x.status = m.res.Status
 	c.appendExtra()
+	m.follow(up, len(m.extra)+additions)
 	x.fill = c.store()
 	x.pump.startAnswer()
 	m.out = http1.AppendResponse(m.out[:0], &m.res, &http1.Answer{
@@ -159,7 +160,7 @@ func (c *conn) passOn(up *upstream.Conn, data []byte, done, chunked bool) edge.C
 		tail = http1.AppendLastChunk(tail, up.Trailer())
 	}
 	m.extra = tail
-	if len(data) <= smallPiece {
+	if len(data) <= smallPiece && len(data)+len(tail) <= cap(m.out)-len(m.out) {
 		m.out = append(append(m.out, data...), tail...)
 		data, tail = nil, nil
 	}

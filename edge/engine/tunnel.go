@@ -44,7 +44,8 @@ func (c *conn) tunnel(up *upstream.Conn) {
 	x.status = 101
 	c.keep = false
 	c.appendExtra()
-	m.out = http1.AppendResponse(m.out[:0], &m.res, &http1.Answer{Minor: m.req.Minor, Via: c.viaName(), Extra: m.extra})
+	m.follow(up, len(m.extra)+additions)
+	m.out = http1.AppendResponse(m.out, &m.res, &http1.Answer{Minor: m.req.Minor, Via: c.viaName(), Extra: m.extra})
 	t := &tunnel{c: c, up: up, ws: isWebSocket(m.res.Upgrade), upDone: make(chan struct{})}
 	cause := c.flush()
 	if cause == edge.CauseNone {

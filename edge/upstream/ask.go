@@ -116,6 +116,7 @@ func (c *Conn) headOn(fd uintptr) (done bool) {
 			return true
 		}
 		if c.r += n; n > 0 {
+			c.head = n
 			return true
 		}
 	}

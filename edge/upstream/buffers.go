@@ -18,7 +18,8 @@ const (
 )
 
 // Buffers is a stock of read buffers that pools may share. A connection to an app
-// holds one only while bytes of a response pass through it: none while it waits.
+// holds one only while bytes of a response pass through it: none while it waits,
+// nor for a small answer if room is lent for that (Conn.Lend).
 // There are common ones without limit, and a few wide ones for bodies of which
 // much is to come.
 type Buffers struct {

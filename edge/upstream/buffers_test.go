@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -114,6 +117,48 @@ func TestALargeBodyComesInLargePiecesAndAWaitHoldsNoBuffer(t *testing.T) {
 				t.Errorf("%d wide buffers are out at the end", n)
 			}
 		})
+	}
+}
+
+// An answer goes into what is lent if it is likely to fit, and leaves it as soon as
+// it does not. What is behind the sealed part is never written to.
+func TestASmallAnswerNeedsNoBuffer(t *testing.T) {
+	p := newOrigin(t, "unix", web(func(w io.Writer, q *http.Request, _ []byte) bool {
+		n, _ := strconv.Atoi(q.URL.Query().Get("n"))
+		fmt.Fprintf(w, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", n, strings.Repeat("x", n))
+		return true
+	})).pool(Options{})
+	room := make([]byte, 1<<10)
+	for i, try := range []struct {
+		size  int
+		stock bool // used for the head already
+	}{{10, false}, {700, false}, {5000, false}, {10, true}, {10, false}, {100000, false}, {100000, true}, {10, true}, {10, false}} {
+		for j := range room {
+			room[j] = '.'
+		}
+		c := get(t, p, true)
+		c.Lend(room)
+		var res http1.Response
+		if err := c.Ask(request("GET", fmt.Sprintf("/?n=%d", try.size), ""), nil, &res, []byte("GET")); err != nil {
+			t.Fatal(err)
+		}
+		if used := c.stocked != nil; used != try.stock {
+			t.Errorf("%d: %d bytes, a buffer is used: %t", i, try.size, used)
+		}
+		taken := c.Seal()
+		if (taken == 0) != try.stock || taken < len(room) && try.size > len(room) && !try.stock || c.Seal() != 0 {
+			t.Errorf("%d: %d bytes, %d of what is lent are taken", i, try.size, taken)
+		}
+		for j := taken; j < len(room); j++ {
+			room[j] = '!' // it is the holder's again
+		}
+		if body, err := readAll(c, time.Time{}); body != strings.Repeat("x", try.size) || err != nil {
+			t.Fatalf("%d: %d bytes, %v", i, len(body), err)
+		}
+		if n := bytes.Count(room[taken:], []byte("!")); n != len(room)-taken {
+			t.Errorf("%d: %d bytes behind the sealed part are overwritten", i, len(room)-taken-n)
+		}
+		p.Put(c)
 	}
 }
 

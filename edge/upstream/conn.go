@@ -42,13 +42,18 @@ type Conn struct {
 	broken      atomic.Bool // no response can come any more
 	interrupted atomic.Bool
 
-	buffer    *[]byte // nil while nothing is read
-	r, w      int     // unread bytes of buffer
-	responded bool
-	final     bool // the head of a final response was read
-	keep      bool // and lets the connection live
-	framer    http1.Framer
-	length    int64
+	buffer  []byte  // nil while nothing is read
+	stocked *[]byte // buffer, if it is from the stock; nil: it is lent
+	most    int     // bytes of a buffer from the stock
+	lent    []byte  // where an answer that is likely to be small goes; nil: nowhere
+	r, w    int     // unread bytes of buffer
+	got     int64   // bytes of the answer that have come
+	large   bool    // the answer before would not have fit into what is lent
+	final   bool    // the head of a final response was read
+	keep    bool    // and lets the connection live
+	head    int     // how long it is
+	framer  http1.Framer
+	length  int64
 
 	readBy, writeBy time.Time // deadlines in force
 	idleSince       time.Time
@@ -56,7 +61,7 @@ type Conn struct {
 }
 
 func newConn(p *Pool, nc net.Conn) *Conn {
-	c := &Conn{pool: p, net: nc}
+	c := &Conn{pool: p, net: nc, most: p.opt.Buffers.size}
 	c.peek, c.ask, c.draw = c.peekAt, c.askOn, c.drawOn
 	if s, ok := nc.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
@@ -72,7 +77,8 @@ func (c *Conn) reuse() {
 	c.looked = false
 	c.wrote.Store(0)
 	c.started.Store(false)
-	c.responded, c.final, c.keep = false, false, false
+	c.got, c.large = 0, c.got > smallAnswer
+	c.final, c.keep = false, false
 }
 
 // clean reports whether the next request can follow on this connection.
@@ -157,7 +163,7 @@ func (c *Conn) cause(err error) error {
 func (c *Conn) Wrote() int64 { return c.wrote.Load() }
 
 // Responded reports whether a byte of the response to this request has come.
-func (c *Conn) Responded() bool { return c.responded }
+func (c *Conn) Responded() bool { return c.got > 0 }
 
 // ReadHead reads one response head, interim ones included; call it again
 // after a 1xx. res is valid until the next call that reads. A zero deadline
@@ -172,6 +178,7 @@ func (c *Conn) ReadHead(res *http1.Response, method []byte, deadline time.Time) 
 		}
 		if n > 0 {
 			c.r += n
+			c.head = n
 			c.begun(res)
 			return nil
 		}
@@ -199,7 +206,7 @@ func (c *Conn) headFailed(err error) error {
 	c.broken.Store(true)
 	if err == io.EOF {
 		err = errNoResponse
-		if c.responded {
+		if c.Responded() {
 			err = errCutHead
 		}
 	}
@@ -333,10 +340,30 @@ func (c *Conn) staysInterrupted() {
 func (c *Conn) NetConn() net.Conn { return c.net }
 
 func (c *Conn) unread() []byte {
-	if c.buffer == nil {
-		return nil
+	return c.buffer[c.r:c.w]
+}
+
+// HeadSize is how long the last head is.
+func (c *Conn) HeadSize() int { return c.head }
+
+// smallAnswer is up to where an answer is read into what is lent, if the one
+// before was: what does not fit costs one more read.
+const smallAnswer = 4 << 10
+
+// Lend gives the connection room for the beginning of the answer, so that a small
+// one needs no buffer. It is used until Seal, Put or Discard; one connection may
+// be lent room once after Get.
+func (c *Conn) Lend(room []byte) { c.lent = room[:min(len(room), c.most)] }
+
+// Seal ends what Lend began: nothing more is read into the room, and what is in it
+// stays. It returns how much of it is taken: 0 if it was sealed before.
+func (c *Conn) Seal() (taken int) {
+	if c.lent != nil && c.buffer != nil && c.stocked == nil {
+		taken = c.w
+		c.buffer = c.buffer[:c.w]
 	}
-	return (*c.buffer)[c.r:c.w]
+	c.lent = nil
+	return taken
 }
 
 // fill reads once, behind the bytes that are still unread. It waits without a
@@ -377,28 +404,41 @@ func (c *Conn) readOn(fd uintptr) error {
 
 // room is where the next read goes.
 func (c *Conn) room() []byte {
-	if c.r == c.w && c.buffer != nil && c.framer.Ahead() > int64(len(*c.buffer)) {
-		c.release() // for a wider one
+	ahead := c.framer.Ahead()
+	if c.r == c.w && (c.stocked == nil && c.lent == nil || ahead > int64(len(c.buffer))) {
+		c.release() // it is sealed, or there is a wider one
 	}
-	if c.buffer == nil {
-		c.buffer = c.pool.opt.Buffers.Get(c.framer.Ahead())
-	}
-	buf := *c.buffer
 	switch {
+	case c.buffer == nil && !c.large && ahead < int64(len(c.lent)):
+		c.buffer = c.lent
+	case c.buffer == nil:
+		c.stocked = c.pool.opt.Buffers.Get(ahead)
+		c.buffer = *c.stocked
 	case c.r == c.w:
 		c.r, c.w = 0, 0
-	case c.w == len(buf):
-		c.w = copy(buf, buf[c.r:])
-		c.r = 0
+	case c.w == len(c.buffer):
+		c.shift()
 	}
-	return buf[c.w:]
+	return c.buffer[c.w:]
+}
+
+// shift makes room behind the unread bytes of a buffer that is full. They do not
+// stay in what is lent, which is too short.
+func (c *Conn) shift() {
+	from := c.unread()
+	if c.stocked == nil {
+		c.stocked = c.pool.opt.Buffers.Get(0)
+		c.buffer = *c.stocked
+	}
+	c.w = copy(c.buffer, from)
+	c.r = 0
 }
 
 // took counts in what a read has put into room.
 func (c *Conn) took(n int, err error) error {
 	if n > 0 {
 		c.w += n
-		c.responded = true
+		c.got += int64(n)
 		return nil
 	}
 	if err == nil {
@@ -409,9 +449,10 @@ func (c *Conn) took(n int, err error) error {
 
 // release gives the read buffer back.
 func (c *Conn) release() {
-	if c.buffer != nil {
-		c.pool.opt.Buffers.Put(c.buffer)
-		c.buffer = nil
+	if c.stocked != nil {
+		c.pool.opt.Buffers.Put(c.stocked)
+		c.stocked = nil
 	}
+	c.buffer = nil
 	c.r, c.w = 0, 0
 }

@@ -224,6 +224,7 @@ func (p *Pool) Put(c *Conn) {
 		p.Discard(c)
 		return
 	}
+	c.lent = nil
 	c.release()
 	c.SetWriteDeadline(time.Time{})
 	p.mu.Lock()
@@ -245,10 +246,11 @@ func (p *Pool) Put(c *Conn) {
 
 // Discard closes a connection.
 func (p *Pool) Discard(c *Conn) {
+	c.lent = nil
 	c.release()
 	p.mu.Lock()
 	delete(p.open, c)
-	if c.Reused && !c.responded && c.broken.Load() && !c.interrupted.Load() {
+	if c.Reused && !c.Responded() && c.broken.Load() && !c.interrupted.Load() {
 		p.learn(c.idleFor, false) // it died of being reused
 	}
 	p.mu.Unlock()
