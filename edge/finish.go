@@ -65,6 +65,8 @@ type Entry struct {
 	Parked     time.Duration
 	Duration   time.Duration
 	Retries    int
+
+	Room []byte // what is not in use, to build the line in; it may be nothing
 }
 
 // Retry gives the target back after a try that proved nothing to be delivered.
@@ -153,6 +155,7 @@ func (e *Edge) log(r *Request, res Result, took time.Duration) {
 	*n = Entry{
 		Time: r.start, Client: r.Client, Method: r.Method, Host: r.HostPort, Target: r.Target, Minor: r.Minor,
 		Header: r.Header, ID: r.ID, Result: res, Cache: r.cache, Parked: r.parked, Duration: took, Retries: r.retries,
+		Room: r.Room,
 	}
 	if r.app != nil {
 		n.App = r.app.name

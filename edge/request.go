@@ -40,6 +40,8 @@ type Request struct {
 
 	// Buffered is how many bytes of the request the front holds in memory.
 	Buffered int64
+	// Room is memory that Finish may use as it likes.
+	Room []byte
 
 	edge *Edge
 	peer Peer
@@ -101,7 +103,7 @@ func (r *Request) Begin(now time.Time) {
 	r.parking.ticket = 0
 	r.Method, r.Host, r.Path, r.HostPort, r.Target = nil, nil, nil, nil, nil
 	r.Scheme, r.Header, r.Upgrade, r.ID, r.Client = nil, nil, false, nil, nil
-	r.Buffered, r.Length, r.Minor = 0, 0, 0
+	r.Room, r.Buffered, r.Length, r.Minor = nil, 0, 0, 0
 }
 
 // clientOf is who the request counts for where clients have shares. The requests

@@ -157,6 +157,7 @@ func (c *conn) finish(res edge.Result) bool {
 	if c.cutShort.Load() && res.Cause != edge.CauseNone {
 		res.Ending, res.Cause = edge.Failed, edge.CauseDrainCut // it was us
 	}
+	c.lane.Room = c.mem.out[len(c.mem.out):]
 	if c.srv.opt.Edge.Finish(c.lane, res) {
 		c.abort()
 		return false

@@ -13,7 +13,10 @@ import (
 func TestAnEntryAllocatesNothing(t *testing.T) {
 	for _, format := range []Format{JSON, Combined} {
 		l := newTestLog(t, io.Discard, Options{Format: format})
-		e := with(func(e *edge.Entry) { e.Target = append(e.Target, "\x00\"\xff\u202eü"...) })
+		e := with(func(e *edge.Entry) {
+			e.Target = append(e.Target, "\x00\"\xff\u202eü"...)
+			e.Room = make([]byte, 0, 1<<10)
+		})
 		trip := func() { // a line that wakes the writer, lines that are gathered
 			for range 20 {
 				l.Write(e)

@@ -3,6 +3,7 @@ package accesslog
 import (
 	"encoding/binary"
 	"strconv"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -29,7 +30,7 @@ import (
 // sent another status than the one logged), cache (hit, miss, stale, bypass),
 // cause (why the request did not end as it should) and reason (why the app was
 // not there).
-func appendJSON(b []byte, e *edge.Entry, s *stamp) []byte {
+func appendJSON(b []byte, e *edge.Entry, s *stamps) []byte {
 	b = append(b, `{"time":"`...)
 	b = appendTime(b, e.Time, s)
 	b = append(b, '"')
@@ -64,23 +65,30 @@ func appendJSON(b []byte, e *edge.Entry, s *stamp) []byte {
 	return append(b, '}', '\n')
 }
 
-// stamp is the last second that was written, as text: most lines of a busy log
-// fall into the same one. Each has one layout.
+// stamp is a second and its text, which never change.
 type stamp struct {
 	second int64
-	text   []byte
+	length uint8
+	text   [55]byte
 }
 
+// stamps keep the last second that was written, for all lines have one layout and
+// most lines of a busy log fall into the same second.
+type stamps struct{ last atomic.Pointer[stamp] }
+
 // of returns t without what is less than a second.
-func (s *stamp) of(t time.Time, layout string) []byte {
-	if second := t.Unix(); second != s.second || len(s.text) == 0 {
-		s.second, s.text = second, t.AppendFormat(s.text[:0], layout)
+func (a *stamps) of(t time.Time, layout string) []byte {
+	s := a.last.Load()
+	if second := t.Unix(); s == nil || s.second != second {
+		s = &stamp{second: second}
+		s.length = uint8(len(t.AppendFormat(s.text[:0], layout)))
+		a.last.Store(s)
 	}
-	return s.text
+	return s.text[:s.length]
 }
 
 // appendTime appends a time in UTC with microseconds.
-func appendTime(b []byte, t time.Time, s *stamp) []byte {
+func appendTime(b []byte, t time.Time, s *stamps) []byte {
 	b = append(b, s.of(t.UTC(), "2006-01-02T15:04:05.")...)
 	b = append(b, "000000Z"...)
 	micros := uint(t.Nanosecond() / 1000)
@@ -107,7 +115,7 @@ func statusOf(e *edge.Entry) int {
 
 // appendCombined appends e in the combined log format, in local time. A field
 // that is not known is "-".
-func appendCombined(b []byte, e *edge.Entry, s *stamp) []byte {
+func appendCombined(b []byte, e *edge.Entry, s *stamps) []byte {
 	if plainToken(e.Client) {
 		b = append(b, e.Client...)
 	} else {

@@ -32,9 +32,9 @@ func with(change func(*edge.Entry)) *edge.Entry {
 	return e
 }
 
-func jsonLine(e *edge.Entry) []byte { return appendJSON(nil, e, new(stamp)) }
+func jsonLine(e *edge.Entry) []byte { return appendJSON(nil, e, new(stamps)) }
 
-func combinedLine(e *edge.Entry) []byte { return appendCombined(nil, e, new(stamp)) }
+func combinedLine(e *edge.Entry) []byte { return appendCombined(nil, e, new(stamps)) }
 
 // head is the fields of a request.
 type head map[string]string
@@ -203,7 +203,7 @@ func TestAnyBytesMakeOneLineThatPrints(t *testing.T) {
 
 func TestALineHasItsOwnSecond(t *testing.T) {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
-	var utc, local stamp
+	var utc, local stamps
 	for _, later := range []time.Duration{0, time.Millisecond, time.Second, -time.Hour, 24 * time.Hour, 0} {
 		e := with(func(e *edge.Entry) { e.Time = at.Add(later) })
 		if got, want := string(appendJSON(nil, e, &utc)), string(jsonLine(e)); got != want {
@@ -218,7 +218,7 @@ func TestALineHasItsOwnSecond(t *testing.T) {
 func TestTimesHaveMicroseconds(t *testing.T) {
 	for _, nanos := range []int{0, 1, 999, 1000, 120_000_000, 999_999_999} {
 		at := time.Date(2026, 2, 3, 4, 5, 6, nanos, time.UTC)
-		if got, want := string(appendTime(nil, at, new(stamp))), at.Format("2006-01-02T15:04:05.000000Z"); got != want {
+		if got, want := string(appendTime(nil, at, new(stamps))), at.Format("2006-01-02T15:04:05.000000Z"); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -5,7 +5,8 @@
 //   - Write never blocks and does no I/O: it formats the entry and puts the line
 //     into a queue that one goroutine empties. What does not fit into the queue, because the disk
 //     or the reader of a pipe is slow, is dropped and counted, never waited for.
-//   - Once the queue has been in use for a while, Write allocates nothing.
+//   - Once the queue has been in use for a while, Write allocates nothing for an
+//     entry that brings room enough for its line.
 //   - A line is whole and one line, whatever bytes the client sent: quotes,
 //     control characters and everything else that does not print is escaped. A
 //     line in the JSON format is always valid JSON.
@@ -64,37 +65,31 @@ type Options struct {
 const (
 	defaultQueue = 8192
 	maxWaiting   = 16 << 20 // bytes of lines in the queue
-	maxPooled    = 8 << 10  // bytes of a buffer that is worth keeping
 	patience     = 5 * time.Second
 	mode         = 0o640 // targets can hold what is not meant for everybody
 )
 
 // Log is an access log. It is safe for use by many goroutines.
 type Log struct {
-	path   string // empty: it cannot be opened again
-	tell   *slog.Logger
-	format func([]byte, *edge.Entry, *stamp) []byte
+	// What each line needs comes first.
+	closed atomic.Bool
+	format func([]byte, *edge.Entry, *stamps) []byte
+	stamps stamps
+	queue  queue
+	wake   chan struct{} // holds a token when the writer should take what is in queue
 
-	pool    sync.Pool // of *line
-	queue   queue
-	wake    chan struct{} // holds a token when the writer should take what is in queue
+	path    string // empty: it cannot be opened again
+	tell    *slog.Logger
 	dropped atomic.Uint64
 	failure atomic.Pointer[error] // of the last write that failed since the last report
 	alarm   chan struct{}         // holds a token when there is something to report
 
-	closed   atomic.Bool
 	stop     chan struct{} // closed by Close: ends the writer
 	stopOnce sync.Once
 	swaps    chan swap
 	ended    chan struct{} // closed when the writer has ended
 	reported chan struct{} // closed when the reporter has ended, after the writer
 	closeErr error         // of the file; read after ended
-}
-
-// line is where one entry is formatted.
-type line struct {
-	text []byte
-	when stamp
 }
 
 // queue is what waits for the writer. Lines come as bytes behind each other, so
@@ -194,7 +189,6 @@ func newLog(out output, o Options) (*Log, error) {
 	}
 	l := &Log{
 		path: out.path, tell: o.Log, format: format,
-		pool:  sync.Pool{New: func() any { return new(line) }},
 		queue: queue{most: o.Queue, alert: true}, wake: make(chan struct{}, 1), alarm: make(chan struct{}, 1),
 		stop: make(chan struct{}), swaps: make(chan swap),
 		ended: make(chan struct{}), reported: make(chan struct{}),
@@ -211,12 +205,7 @@ func (l *Log) Write(e *edge.Entry) {
 		l.drop(1)
 		return
 	}
-	n := l.pool.Get().(*line)
-	n.text = l.format(n.text[:0], e, &n.when)
-	ok, wake := l.queue.put(n.text)
-	if cap(n.text) <= maxPooled {
-		l.pool.Put(n)
-	}
+	ok, wake := l.queue.put(l.format(e.Room[:0], e, &l.stamps))
 	if wake {
 		select {
 		case l.wake <- struct{}{}:

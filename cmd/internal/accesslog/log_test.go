@@ -133,6 +133,25 @@ func TestEveryEntryOfManyGoroutinesIsALineAfterClose(t *testing.T) {
 	}
 }
 
+// The room of an entry is its owner's again once Write has returned, and what does
+// not fit into it is whole all the same.
+func TestALineIsTheSameWhateverRoomItsEntryBrings(t *testing.T) {
+	var out bytes.Buffer
+	l := newTestLog(t, &out, Options{})
+	var want []byte
+	for size := range 600 {
+		room := make([]byte, size)
+		e := with(func(e *edge.Entry) { e.Time, e.Room = e.Time.Add(time.Duration(size)*100*time.Millisecond), room[:0] })
+		want = append(want, jsonLine(e)...)
+		l.Write(e)
+		clear(room)
+	}
+	closeLog(t, l)
+	if !bytes.Equal(out.Bytes(), want) {
+		t.Errorf("%d bytes were written, want %d", out.Len(), len(want))
+	}
+}
+
 func TestALoneLineIsWrittenAtOnceAndManyAreGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{room: -1}
