@@ -137,6 +137,35 @@ func TestAReleaseThatRanAndWasReplacedLeavesNothingOlderToBeStarted(t *testing.T
 	}
 }
 
+// Usher dies while a release runs, and knows of it from the record alone, because that
+// release cannot be started again.
+func TestThatAReleaseHasRunIsKnownAfterACrash(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1", hold))
+		r.get("v1")
+		b, err := r.shop.depot.Lookup(r.build("v2 boot=20s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.deploy("v2 boot=20s")
+		settle(10 * time.Second)
+		r.crash()
+		overwrite(t, b.Path)
+		r.start(0)
+		r.apply(r.apps...)
+		settle(time.Second / 2)
+		if s := r.wantState("down"); !strings.HasPrefix(s.Reason, "backing off: digest mismatch") || s.NextRetry.IsZero() {
+			t.Errorf("status %+v", s)
+		}
+		r.wantNeverAgain()
+		if n := len(r.w.runsOf("hello", 2)); n != 1 {
+			t.Errorf("revision 2 has run %d times", n)
+		}
+		r.wantOp(r.must(r.act.Rollback(context.Background(), Change{App: "hello"}, 0, "")), OpDone)
+		r.get("v1")
+	})
+}
+
 // What the release before has left is no reason to go back to an older one by itself,
 // but that is what a fallback is for.
 func TestAFallbackFollowsAReleaseThatCannotRunOnWhatAnotherHasLeft(t *testing.T) {
