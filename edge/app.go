@@ -43,7 +43,7 @@ func (a *App) Name() string { return a.name }
 
 // Config is what the app is configured with, defaults filled in. Its lists must
 // not be changed.
-func (a *App) Config() AppConfig { return *a.slot.Load().cfg }
+func (a *App) Config() AppConfig { return a.slot.Load().cfg }
 
 // Placed is what the slot holds now.
 func (a *App) Placed() Placement { return a.slot.Load().Placement }
@@ -71,7 +71,7 @@ func (a *App) Place(p Placement) {
 	} else if !t.is(&p) || t.Retired() {
 		t = a.newTarget(&p)
 	}
-	left := a.store(newSlot(p, old.cfg, t, a.edge.opt.Cache))
+	left := a.store(newSlot(p, &old.cfg, t, a.edge.opt.Cache))
 	a.mu.Unlock()
 	a.settle(old, left)
 }
@@ -127,7 +127,7 @@ func (a *App) TrySleep(generation uint64, p Placement) bool {
 		a.mu.Unlock()
 		return false
 	}
-	left := a.store(newSlot(p, old.cfg, nil, a.edge.opt.Cache))
+	left := a.store(newSlot(p, &old.cfg, nil, a.edge.opt.Cache))
 	a.mu.Unlock()
 	a.crowds.empty(t)
 	a.settle(old, left)
@@ -190,7 +190,7 @@ func (a *App) Remove() {
 func (a *App) leave() {
 	a.mu.Lock()
 	old := a.slot.Load()
-	left := a.store(newSlot(Placement{State: Removed}, old.cfg, nil, nil))
+	left := a.store(newSlot(Placement{State: Removed}, &old.cfg, nil, nil))
 	a.mu.Unlock()
 	a.settle(old, left)
 }

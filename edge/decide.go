@@ -37,7 +37,7 @@ type Decision struct {
 func (e *Edge) Decide(r *Request) Decision {
 	a := r.app
 	if a == nil {
-		if a = r.way.find(e.table.Load(), r.Host, r.Path); a == nil {
+		if a = e.route(&r.way, r.Host, r.Path); a == nil {
 			return Decision{Kind: Reply, Cause: CauseNoSuchHost}
 		}
 		r.app = a
@@ -94,11 +94,12 @@ func (r *Request) lookup(s *slot) Found {
 		r.cache = CacheOff
 		return Found{}
 	}
-	if r.visit == nil {
-		r.visit = r.edge.opt.Cache.NewVisit()
+	if r.asking == nil {
+		r.asking = &asking{visit: r.edge.opt.Cache.NewVisit()}
 	}
-	r.query = CacheQuery{Method: r.Method, Scheme: r.Scheme, Host: r.HostPort, Target: r.Target, Header: r.Header}
-	found := r.visit.Lookup(s.space, &r.query, r.start)
+	a := r.asking
+	a.query = CacheQuery{Method: r.Method, Scheme: r.Scheme, Host: r.HostPort, Target: r.Target, Header: r.Header}
+	found := a.visit.Lookup(s.space, &a.query, r.start)
 	r.cache = found.Result
 	return found
 }

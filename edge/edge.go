@@ -32,9 +32,10 @@ type Options struct {
 // Edge is the route table, the apps on it and what is under way. It is safe for
 // use by many goroutines.
 type Edge struct {
-	opt   Options
-	table atomic.Pointer[table]
-	lanes lanes
+	opt    Options
+	table  atomic.Pointer[table]
+	number atomic.Uint64 // of table, which is stored first
+	lanes  lanes
 
 	accepted atomic.Uint64
 	unknown  counters // requests that found no app
@@ -57,7 +58,7 @@ func New(opt Options) *Edge {
 	}
 	e := &Edge{opt: opt}
 	e.ctx, e.stop = context.WithCancel(context.Background())
-	e.table.Store(&table{number: 1, byName: map[string]*App{}})
+	e.store(&table{number: 1, byName: map[string]*App{}})
 	return e
 }
 
@@ -78,7 +79,7 @@ func (e *Edge) SetApps(list []AppConfig) error {
 		e.mu.Unlock()
 		return fmt.Errorf("set apps: %w", err)
 	}
-	e.table.Store(t)
+	e.store(t)
 	e.mu.Unlock()
 	for i, a := range apps {
 		a.configure(cfgs[i])
@@ -126,7 +127,14 @@ func (e *Edge) drop(a *App) {
 	if old.byName[a.name] != a {
 		return
 	}
-	e.table.Store(old.without(a))
+	e.store(old.without(a))
+}
+
+// store makes t the table. Who has begun to look before may find what the last
+// one had.
+func (e *Edge) store(t *table) {
+	e.table.Store(t)
+	e.number.Store(t.number)
 }
 
 // App returns the app of that name, nil if there is none.

@@ -72,7 +72,7 @@ func (l *lot) enter(r *Request, s *slot, now time.Time) (parked bool, refused Ca
 	}
 	if p.ticket == 0 {
 		p.client = r.clientOf()
-		if full := l.full(p.client, r.Buffered, s.cfg); full != CauseNone {
+		if full := l.full(p.client, r.Buffered, &s.cfg); full != CauseNone {
 			return false, full
 		}
 		l.ticket++

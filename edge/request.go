@@ -55,8 +55,7 @@ type Request struct {
 	flight   atomic.Pointer[Target] // target, for those who look from outside
 	stream   atomic.Pointer[stream]
 	cache    CacheResult
-	visit    Visit
-	query    CacheQuery
+	asking   *asking // nil: the cache has never been asked
 	parked   time.Duration
 	retries  int
 	account  *Account   // the books of the window it was accepted in; nil: none were open
@@ -72,6 +71,12 @@ type Request struct {
 	entry    Entry // for the log
 
 	clientText string
+}
+
+// asking is what a lane that asks the cache needs for it.
+type asking struct {
+	visit Visit
+	query CacheQuery
 }
 
 // stream is an answer without a foreseeable end.
@@ -137,7 +142,7 @@ func (r *Request) Config() *AppConfig {
 	if r.slot == nil {
 		return nil
 	}
-	return r.slot.cfg
+	return &r.slot.cfg
 }
 
 // RetryAfter is what is known of when the app will answer, 0 if nothing is.
@@ -219,7 +224,7 @@ func (r *Request) Stored(a *CacheAnswer, sent time.Time) Fill {
 	if r.cache == CacheOff || r.cache == CacheHit {
 		return nil
 	}
-	return r.visit.Begin(r.slot.space, a, sent, time.Now())
+	return r.asking.visit.Begin(r.slot.space, a, sent, time.Now())
 }
 
 // Streaming says that the answer has no foreseeable end. end is called, from

@@ -207,11 +207,16 @@ type way struct {
 // knownHost is how long an authority may be to be known again.
 const knownHost = 47
 
-// find is lookup, but by way of what was found last.
-func (w *way) find(t *table, authority, path []byte) *App {
-	if w.table == t.number && string(w.host[:w.length]) == string(authority) {
+// route is lookup in the table as it is, by way of what was found last.
+func (e *Edge) route(w *way, authority, path []byte) *App {
+	if w.table == e.number.Load() && string(w.host[:w.length]) == string(authority) {
 		return w.app
 	}
+	return w.find(e.table.Load(), authority, path)
+}
+
+// find is lookup, and notes what it finds.
+func (w *way) find(t *table, authority, path []byte) *App {
 	a, whole := t.lookup(authority, path)
 	if whole && len(authority) <= len(w.host) {
 		w.app, w.table, w.length = a, t.number, uint8(copy(w.host[:], authority))

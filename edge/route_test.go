@@ -180,7 +180,7 @@ func TestALaneIsRoutedAsIfItWereNew(t *testing.T) {
 		}
 		host = append([]byte(nil), host...)
 		want, _ := tab.lookup(host, path)
-		if got := w.find(tab, host, path); got != want {
+		if got := e.route(&w, host, path); got != want {
 			wrong++
 			t.Errorf("%q%s: %v, want %v", host, path, got, want)
 		}
@@ -193,7 +193,7 @@ func TestALaneIsRoutedAsIfItWereNew(t *testing.T) {
 	}
 }
 
-func thousandHosts(b *testing.B) *table {
+func thousandHosts(b *testing.B) *Edge {
 	b.Helper()
 	e := New(Options{})
 	var cfgs []AppConfig
@@ -204,11 +204,11 @@ func thousandHosts(b *testing.B) *table {
 	if err := e.SetApps(cfgs); err != nil {
 		b.Fatal(err)
 	}
-	return e.table.Load()
+	return e
 }
 
 func BenchmarkRouteAmongThousandHosts(b *testing.B) {
-	tab, host, path := thousandHosts(b), []byte("app500.example.test:8080"), []byte("/x")
+	tab, host, path := thousandHosts(b).table.Load(), []byte("app500.example.test:8080"), []byte("/x")
 	b.ReportAllocs()
 	for b.Loop() {
 		tab.lookup(host, path)
@@ -216,10 +216,10 @@ func BenchmarkRouteAmongThousandHosts(b *testing.B) {
 }
 
 func BenchmarkRouteOfALaneAmongThousandHosts(b *testing.B) {
-	tab, host, path := thousandHosts(b), []byte("app500.example.test:8080"), []byte("/x")
+	e, host, path := thousandHosts(b), []byte("app500.example.test:8080"), []byte("/x")
 	var w way
 	b.ReportAllocs()
 	for b.Loop() {
-		w.find(tab, host, path)
+		e.route(&w, host, path)
 	}
 }

@@ -96,14 +96,14 @@ type Placement struct {
 // settings are never mixed.
 type slot struct {
 	Placement
-	cfg    *AppConfig
-	target *Target // nil: none
-	space  Space   // nil: the cache is not asked
-	lines  []byte  // "Usher-Generation: 7\r\n…", stamped on every answer of this slot
+	cfg    AppConfig // of its own: a try touches one object, not two
+	target *Target   // nil: none
+	space  Space     // nil: the cache is not asked
+	lines  []byte    // "Usher-Generation: 7\r\n…", stamped on every answer of this slot
 }
 
 func newSlot(p Placement, cfg *AppConfig, t *Target, c Cache) *slot {
-	s := &slot{Placement: p, cfg: cfg, target: t}
+	s := &slot{Placement: p, cfg: *cfg, target: t}
 	if c != nil && cfg.CacheEnabled && p.CacheGen != 0 {
 		s.space = c.Open(cfg.Name, p.CacheGen)
 	}

@@ -38,21 +38,22 @@ type conn struct {
 	mem  *memory            // nil while idle
 	ip   []byte             // of the peer; nil for unix sockets
 
-	fd        int    // while the goroutine is in a callback of raw, else noFD
-	idleUntil moment // when an idle connection is closed
-	headUntil moment // when a head must be complete; 0 while there is none
+	idleFor   time.Duration // the door's IdleTimeout, which every request needs
+	idleUntil moment        // when an idle connection is closed
+	headUntil moment        // when a head must be complete; 0 while there is none
 
 	ids     ids        // of the requests
 	client  netip.Addr // who the connection is counted for; zero: nobody
 	trusted bool
-	drained bool // the last read left nothing behind, so that more will be told
-	settled bool // it has had a request, and after it a read that found nothing
-	alone   bool // the next exchange reads from nc, so it cannot be within a callback
-	over    bool // no further request follows
-	away    bool // idle for long: to be left to the watcher
-	keep    bool // another request may follow
-	linger  bool // the client may still be sending
-	broken  bool // aborted
+	drained bool  // the last read left nothing behind, so that more will be told
+	settled bool  // it has had a request, and after it a read that found nothing
+	alone   bool  // the next exchange reads from nc, so it cannot be within a callback
+	over    bool  // no further request follows
+	away    bool  // idle for long: to be left to the watcher
+	keep    bool  // another request may follow
+	linger  bool  // the client may still be sending
+	broken  bool  // aborted
+	fd      int32 // while the goroutine is in a callback of raw, else noFD
 
 	clock clock
 
@@ -76,12 +77,12 @@ type conn struct {
 const noFD = -1
 
 func newConn(s *Server, d *door, nc net.Conn, p peer) *conn {
-	c := &conn{srv: s, door: d, nc: nc, client: p.client, trusted: p.trusted, fd: noFD, ids: ids(rand.Uint64())}
+	c := &conn{srv: s, door: d, nc: nc, client: p.client, trusted: p.trusted, fd: noFD, ids: ids(rand.Uint64()), idleFor: d.IdleTimeout}
 	c.turn = c.takeTurn
 	if sc, ok := nc.(syscall.Conn); ok {
 		c.raw, _ = sc.SyscallConn() // an error means closed, as the first read will find
 	}
-	c.idleUntil = after(s.now(), d.IdleTimeout)
+	c.idleUntil = after(s.now(), c.idleFor)
 	if p.ip.IsValid() {
 		c.ip = p.ip.AppendTo(nil)
 	}
@@ -129,7 +130,7 @@ func (c *conn) answer() {
 
 // rest gives the memory back unless the next request has begun to arrive.
 func (c *conn) rest() {
-	c.idleUntil = after(c.srv.now(), c.door.IdleTimeout)
+	c.idleUntil = after(c.srv.now(), c.idleFor)
 	if c.mem.r == c.mem.w {
 		c.srv.stock.put(c.mem)
 		c.mem = nil

@@ -37,7 +37,7 @@ func (c *conn) stretch() {
 // takeTurn is called at once, and then whenever there may be something to read.
 // It reports false to wait.
 func (c *conn) takeTurn(fd uintptr) (leave bool) {
-	c.fd, c.drained = int(fd), false
+	c.fd, c.drained = int32(fd), false
 	if c.clock.rest().late() {
 		if c.mem != nil {
 			return c.lateHead()

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/usher-edge/usher/edge"
 )
 
 // passage is one request and what it is answered with: how long each part is.
@@ -205,5 +207,12 @@ func TestASmallRequestTakesOnePage(t *testing.T) {
 	}
 	if size := m.Size() + header; size > 3*page {
 		t.Errorf("memory takes %d bytes, which is more than three pages", size)
+	}
+	// Of the allocator's sizes only powers of two never lie across two pages.
+	if size := reflect.TypeFor[edge.Request]().Size() + header; size > 1<<10 {
+		t.Errorf("a lane takes %d bytes", size)
+	}
+	if size := reflect.TypeFor[conn]().Size(); size > 1<<8 {
+		t.Errorf("a connection takes %d bytes", size)
 	}
 }
