@@ -183,7 +183,7 @@ func (x *explorer) asks(w *world, out []move) []move {
 		ask(Event{Kind: PauseAsked, Maintenance: true})
 	}
 	for h := HaltShutdown; h <= HaltFence; h++ {
-		if c.asks&(askHalt<<h) != 0 && w.s.Halt < h {
+		if c.asks&(askHalt<<h) != 0 && w.s.Halt != h { // also a lesser one
 			ask(Event{Kind: HaltAsked, Halt: h})
 		}
 	}
@@ -409,6 +409,7 @@ func (x *explorer) feed(w *world, e Event) {
 		x.say("%s", e)
 	}
 	x.before, x.event = w.s, e
+	x.checkLate(&w.s)
 	next, fx := x.step(w.s, e)
 	if w.left.fresh > 0 && next.Next.ID == e.Fresh && x.choose(2) == 1 { // one is needed, and there is none
 		w.left.fresh--

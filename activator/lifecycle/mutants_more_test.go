@@ -213,6 +213,14 @@ func gateMutants() []mutant {
 func controllerMutants() []mutant {
 	return []mutant{
 		{
+			name: "lets a lesser halt take the place of a greater one", config: "halt overlap", caught: []string{"C reloader"},
+			step: ahead(func(s *State, e *Event) {
+				if e.Kind == HaltAsked {
+					s.Halt = min(s.Halt, e.Halt)
+				}
+			}),
+		},
+		{
 			name: "the reloader calls a release good", config: "overlap", caught: []string{"C reloader"},
 			step: after(func(_ State, e Event, s *State, _ *Effects) {
 				if e.Kind == Committed && s.Cur.Stage == Serving {
