@@ -16,8 +16,8 @@
 //   - Effects of one step are carried out in order. A fallible effect is
 //     answered by exactly one event of the matching kind with the same
 //     generation; until then nothing that depends on it is emitted.
-//   - An answer that names a generation the state no longer knows has no
-//     effect but its clean-up.
+//   - An answer that nobody waits for, such as one that names a generation the
+//     state no longer knows, has no effect but its clean-up.
 //   - The machine is level triggered: after every event it compares what is
 //     wanted (the desired release unless the failure book passes over it, then
 //     the good one) with what runs, and begins at most one attempt. So a newer
@@ -28,7 +28,7 @@
 //   - Feed events of one app one at a time, and give every event a Fresh
 //     generation number that was never used before. Step uses it only when it
 //     begins an attempt; State.Next.ID tells. Without one (0) the sweep tries
-//     again.
+//     again, and an answer that nobody waits for does not.
 //   - Carry out RaiseLimit, Intent, RecordRan, RecordSwitching, Switch, Report,
 //     TrySleep, RestoreLimit and CommitFallback at once, and feed their answers
 //     before any other event. Should something be asked between a Switch and its

@@ -29,7 +29,7 @@ func TestTheDocsSayWhatTheCodeDoes(t *testing.T) {
 		"stages":      diagram(arrows.stages),
 		"bounds":      boundsTable(),
 		"controllers": controllersTable(),
-		"invariants":  said(t, "invariants_test.go", "liveness_test.go"),
+		"invariants":  said(t, "invariants_test.go", "lemma_test.go", "liveness_test.go"),
 		"rollout":     said(t, "rollout_props_test.go"),
 		"steps":       said(t, "../../edge/stepped_test.go"),
 	} {

@@ -238,6 +238,7 @@ type explorer struct {
 	flaw     flaw         // of the environment
 	whole    bool         // worlds that nothing can tell apart are not made one
 	visit    func(*world) // told of every world once; nil: nobody asks
+	looked   *coreStates  // asks of every state of the core what a late answer does; nil: nobody asks
 }
 
 // flags say what happened on one edge.

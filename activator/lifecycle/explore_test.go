@@ -106,6 +106,7 @@ func TestEveryReachableStateKeepsThePromises(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				x := c.explorer()
+				x.looked = newCoreStates()
 				r := explore(x, limit)
 				sum.add(c.name, &r)
 				taken.add(&x.rollout)

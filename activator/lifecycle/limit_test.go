@@ -79,7 +79,7 @@ func TestAnAnswerAboutTheLimitThatNobodyWaitsForDoesNothing(t *testing.T) {
 	for _, l := range []Limit{LimitOne, LimitStuck} {
 		s.Limit, s.SweepArmed = l, l == LimitStuck
 		for res := OK; res <= Refused; res++ {
-			if next, f := Step(s, Event{Kind: RestoreDone, Gen: 1, Result: res}); next != s || f.Len() != 0 {
+			if next, f := Step(s, Event{Kind: RestoreDone, Gen: 1, Result: res, Fresh: 9}); next != s || f.Len() != 0 {
 				t.Errorf("limit %d, result %d: %s", l, res, &f)
 			}
 		}

@@ -12,6 +12,9 @@ type machine struct {
 func Step(s State, e Event) (State, Effects) {
 	m := machine{s: s, fresh: e.Fresh}
 	m.apply(e)
+	if e.Kind >= Exited && m.s == s { // nobody waited for it: nothing is decided anew
+		return m.s, m.out
+	}
 	m.converge()
 	m.place()
 	return m.s, m.out
