@@ -41,6 +41,7 @@ type config struct {
 	uncertain bool   // a record that is said to have failed may have taken place
 	pauses    bool   // tell how long the pauses of a back-off have grown
 	wide      bool   // two crashes of each kind within the large bounds
+	enough    bool   // no release more within the large bounds: there would be too many states
 	within    string // the configuration of which it is a part, so that it need not be visited on its own
 }
 
