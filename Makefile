@@ -26,7 +26,7 @@ build: ## bin/usher and the example apps
 demo: build ## wakes, swaps and puts to sleep an app before your eyes; KEEP=1 leaves it running
 	go run ./examples/demo $(if $(KEEP),--keep)
 
-test: test-packages test-e2e ## everything that needs nothing but Go; a skipped test says why
+test: test-packages test-e2e ## everything that needs nothing but Go; a skipped test says why, one that counts says what
 
 test-packages:
 	go run ./cmd/internal/tests $$(go list ./... | grep -v /cmd/usher/e2e)

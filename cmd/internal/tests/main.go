@@ -1,6 +1,7 @@
 // Command tests runs go test, shows what go test shows, and says in one line for
-// each test that was skipped which it is and why. go test itself tells that only
-// with -v, among thousands of other lines.
+// each test that was skipped which it is and why. So does it with what a test says
+// it has counted, in a line of its log that begins with "counted: ". go test itself
+// tells both only with -v, among thousands of other lines.
 //
 //	go run ./cmd/internal/tests PACKAGE...
 package main
@@ -107,7 +108,17 @@ func (s *screen) line(text string) {
 		s.print(fmt.Sprintf("skipped %s %s: %s\n", e.Package, e.Test, reason(s.held[t])))
 		delete(s.held, t)
 	case e.Action == "pass":
+		s.counted(t)
 		delete(s.held, t)
+	}
+}
+
+// counted shows what a test has counted that passed.
+func (s *screen) counted(t test) {
+	for _, line := range s.held[t] {
+		if what, ok := strings.CutPrefix(said(line), "counted: "); ok {
+			s.print(fmt.Sprintf("counted %s %s: %s\n", t.pkg, t.name, what))
+		}
 	}
 }
 
@@ -135,10 +146,13 @@ func (s *screen) cutShort(pkg string) {
 
 var place = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 
+// said is a line of a test's log without the place where it is written.
+func said(line string) string { return strings.TrimSpace(place.ReplaceAllString(line, "")) }
+
 // reason is what a skipped test has said last.
 func reason(lines []string) string {
 	for _, line := range slices.Backward(lines) {
-		text := strings.TrimSpace(place.ReplaceAllString(line, ""))
+		text := said(line)
 		if text != "" && !strings.HasPrefix(text, "=== ") && !strings.HasPrefix(text, "--- ") {
 			return text
 		}
