@@ -431,6 +431,9 @@ func (b backend) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 		<-ctx.Done()
 		return nil, fmt.Errorf("prepare: %w", ctx.Err())
 	}
+	if pr.has("crammed") {
+		return nil, fmt.Errorf("prepare: %w", cgroup.ErrNotFresh)
+	}
 	if pr.has("noprepare") {
 		return nil, errors.New("fork: resource temporarily unavailable")
 	}
@@ -644,7 +647,9 @@ func (c child) Exit() Exit { return c.p.how() }
 
 func (c child) OOM() cgroup.OOM { return c.p.killed() }
 
-func (c child) Owns(_, address string) (bool, error) { return c.p.address == address, nil }
+func (c child) Owns(_, address string) (bool, error) {
+	return c.p.address == address && !c.p.has("foreign"), nil
+}
 
 func (c child) Stop(ctx context.Context, grace time.Duration) (st Stopped, err error) {
 	if c.b.l.gone() {
