@@ -6,23 +6,41 @@ import (
 )
 
 // The machine is five controllers that share one state. Each acts on what it owns
-// and relies on what the others leave alone. That is written down as relations
+// and relies on the others to leave that alone. Both are written down as relations
 // between the state before and after a step, and asked of every step that is
 // explored: the one who acted keeps its guarantee, whatever the environment has
-// done before, and by that everybody else's rely. So any two of them get on, and
-// since each depends only on those above it, all of them do.
+// done before, and has changed nothing that another owns. A recovery is nobody's
+// step: everything that is owned is asked of it, from the record to what is placed.
+// So any two of them get on, and since each depends only on those above it, all of
+// them do.
 
 // A controller is one of them.
 type Controller struct {
 	Name      string
 	DependsOn []string
-	// Owns, Relies and Guarantees are for people: what it alone decides, and the two
-	// relations in words.
-	Owns, Relies, Guarantees string
-	// Rely is what a step of any other controller must keep.
-	Rely func(before, after *State) bool
-	// Guarantee is what each of its own steps keeps.
-	Guarantee func(before, after *State) bool
+	Owns      []Owned
+	// Guarantees says for people what Guarantee asks of each of its own steps.
+	Guarantees string
+	Guarantee  func(before, after *State) bool
+}
+
+// Owned is a part of the state that only its owner changes, and who else is named.
+type Owned struct {
+	Name string
+	But  string // what others may do to it all the same; same knows
+	Also []string
+	Same func(before, after *State) bool
+}
+
+// Rely is what the controller relies on in a step of somebody else: it returns the
+// first of what it owns that the step has changed, or nil.
+func (c *Controller) Rely(by string, before, after *State) *Owned {
+	for i := range c.Owns {
+		if o := &c.Owns[i]; !slices.Contains(o.Also, by) && !o.Same(before, after) {
+			return o
+		}
+	}
+	return nil
 }
 
 const (
@@ -33,66 +51,83 @@ const (
 	idler           // puts an idle app to sleep
 )
 
+// atStart is who acts when usher starts.
+const atStart = "recovery"
+
 // Controllers are sorted: each depends on earlier ones only.
 func Controllers() []Controller {
 	return []Controller{
 		reloader: {
-			Name: "reloader", Owns: "desired, restarts, paused, maintenance, halt",
-			Relies:     "nobody else changes what is desired, but for a fallback that is one revision newer",
+			Name: "reloader", Owns: []Owned{
+				{Name: "desired, restarts, paused, maintenance, halt", But: "but for a fallback, which is one revision newer", Same: func(b, a *State) bool { return sameWishes(b, a) || fellBack(b, a) }},
+			},
 			Guarantees: "what is desired, the restarts and a halt only grow; what has served, what was reported, what serves and what retires stay; an attempt goes on as it was or is over",
-			Rely:       func(b, a *State) bool { return sameWishes(b, a) || a.Desired.Own && a.Desired.Rev == b.Desired.Rev+1 },
 			Guarantee: func(b, a *State) bool {
 				grows := a.Desired.Rev >= b.Desired.Rev && a.Restarts >= b.Restarts && a.Halt >= b.Halt
 				return grows && sameProofs(b, a) && sameOld(b, a) && keepsCur(b, a) && leavesAttempt(b, a)
 			},
 		},
 		sweeper: {
-			Name: "sweeper", Owns: "generations whose end is unproven, a limit that could not be restored",
-			Relies:     "what is unproven keeps its place, and a limit that could not be restored stays marked",
-			Guarantees: "what people asked for, what has served and what serves stay; an attempt goes on as it was or is over",
-			Rely: func(b, a *State) bool {
-				return stillUnproven(b.Cur, a) && stillUnproven(b.Next, a) && stillUnproven(b.Old, a) && (b.Limit != LimitStuck || a.Limit == LimitStuck)
+			Name: "sweeper", Owns: []Owned{
+				{Name: "generations whose end is unproven", Same: func(b, a *State) bool {
+					return stillUnproven(b.Cur, a) && stillUnproven(b.Next, a) && stillUnproven(b.Old, a)
+				}},
+				{Name: "a limit that could not be restored", Same: func(b, a *State) bool { return b.Limit != LimitStuck || a.Limit == LimitStuck }},
 			},
+			Guarantees: "what people asked for, what has served and what serves stay; an attempt goes on as it was or is over",
 			Guarantee: func(b, a *State) bool {
 				return sameWishes(b, a) && a.Good == b.Good && (b.Cur.Stage != Serving || a.Cur == b.Cur) && leavesAttempt(b, a)
 			},
 		},
 		roller: {
-			Name: "roller", Owns: "good, reported, the retiring generation, attempts that no request asked for",
-			DependsOn:  []string{"reloader", "sweeper"},
-			Relies:     "an attempt that no request asked for goes on as it was or is over",
-			Guarantees: "what people asked for stays, but for a fallback; reported ≤ good; only what starts or serves becomes good; only what was current retires",
-			Rely: func(b, a *State) bool {
-				return b.Attempt.Gen == 0 || b.Attempt.Cause == CauseWake || leavesAttempt(b, a)
+			Name: "roller", DependsOn: []string{"reloader", "sweeper"}, Owns: []Owned{
+				{Name: "good, reported", Also: []string{"waker", atStart}, Same: sameProofs},
+				{Name: "the retiring generation", But: "until its end is unproven; its drain may hurry", Same: func(b, a *State) bool {
+					return b.Old.ID == 0 || b.Old.Stage == Unproven || sameOld(b, a)
+				}},
+				{Name: "attempts that no request asked for", But: "which may be called off", Same: func(b, a *State) bool {
+					return b.Attempt.Cause == CauseWake || leavesAttempt(b, a)
+				}},
 			},
+			Guarantees: "what people asked for stays, but for a fallback; reported ≤ good; only what starts or serves becomes good; only what was current retires",
 			Guarantee: func(b, a *State) bool {
-				wishes := sameWishes(b, a) || a.Desired.Own && a.Desired.Rev == b.Desired.Rev+1
-				return wishes && a.Halt == b.Halt && a.Reported <= a.Good.Rev && becomesGood(b, a) && oldComesFromCur(b, a)
+				wishes := sameWishes(b, a) || fellBack(b, a)
+				return wishes && a.Reported <= a.Good.Rev && becomesGood(b, a) && oldComesFromCur(b, a)
 			},
 		},
 		waker: {
-			Name: "waker", Owns: "attempts that a request asked for", DependsOn: []string{"reloader", "sweeper", "roller"},
-			Relies:     "an attempt that a request asked for goes on as it was or is over",
-			Guarantees: "what people asked for, what serves and what retires stay; only what it starts becomes good",
-			Rely: func(b, a *State) bool {
-				return b.Attempt.Gen == 0 || b.Attempt.Cause != CauseWake || leavesAttempt(b, a)
+			Name: "waker", DependsOn: []string{"reloader", "sweeper", "roller"}, Owns: []Owned{
+				{Name: "attempts that a request asked for", But: "which may be called off", Same: func(b, a *State) bool {
+					return b.Attempt.Cause != CauseWake || leavesAttempt(b, a)
+				}},
 			},
+			Guarantees: "what people asked for, what serves and what retires stay; only what it starts becomes good",
 			Guarantee: func(b, a *State) bool {
 				return sameWishes(b, a) && becomesGood(b, a) && sameOld(b, a) && (b.Cur.Stage != Serving || a.Cur == b.Cur)
 			},
 		},
 		idler: {
-			Name: "idler", Owns: "a serving generation that nobody uses", DependsOn: []string{"roller"},
-			Relies:     "what was told to end does not serve again",
-			Guarantees: "what people asked for, what has served, what was reported, what retires and the cache stay; an attempt goes on as it was or is over",
-			Rely: func(b, a *State) bool {
-				return b.Cur.Stage != Stopping || a.Cur.ID != b.Cur.ID || a.Cur.Stage != Serving
+			Name: "idler", DependsOn: []string{"roller"}, Owns: []Owned{
+				{Name: "what is current and was told to end while no attempt is under way", Same: func(b, a *State) bool { return !b.falling() || a.Cur == b.Cur }},
 			},
+			Guarantees: "what people asked for, what has served, what was reported, what retires and the cache stay; an attempt goes on as it was or is over",
 			Guarantee: func(b, a *State) bool {
 				return sameWishes(b, a) && sameProofs(b, a) && sameOld(b, a) && a.Cache == b.Cache && leavesAttempt(b, a)
 			},
 		},
 	}
+}
+
+// falling: it falls asleep, or what has ended by itself is being proven gone.
+func (s *State) falling() bool {
+	return s.Cur.Stage == Stopping && s.Attempt.Gen == 0 && s.Halt == HaltNone
+}
+
+// fellBack: usher has committed a release of its own.
+func fellBack(b, a *State) bool {
+	was := *b
+	was.Desired = a.Desired
+	return a.Desired.Own && a.Desired.Rev == b.Desired.Rev+1 && sameWishes(&was, a)
 }
 
 func sameWishes(b, a *State) bool {
@@ -125,8 +160,9 @@ func leavesAttempt(b, a *State) bool {
 	return a.Attempt == b.Attempt && a.Next == b.Next
 }
 
+// stillUnproven: it is there as it was, also if it is not what was current any more.
 func stillUnproven(g Gen, a *State) bool {
-	return g.Stage != Unproven || a.Cur.ID == g.ID || a.Next.ID == g.ID || a.Old.ID == g.ID
+	return g.Stage != Unproven || a.Cur == g || a.Next == g || a.Old == g
 }
 
 // becomesGood: only what is being started, or serves, is called good.
@@ -140,10 +176,7 @@ func oldComesFromCur(b, a *State) bool {
 	return a.Old.ID == 0 || a.Old.ID == b.Old.ID || a.Old.ID == b.Cur.ID
 }
 
-// nobody: the environment has acted.
-const nobody = -1
-
-// actor says whose step it is.
+// actor says whose step it is. That a process has ended is an answer like others.
 func actor(b *State, e *Event) int {
 	switch e.Kind {
 	case Committed:
@@ -163,8 +196,6 @@ func actor(b *State, e *Event) int {
 		if e.Timer == TimerSweep {
 			return sweeper
 		}
-	case Exited, EventNone:
-		return nobody
 	}
 	return actorOfAnswer(b, e)
 }
@@ -175,7 +206,7 @@ func actorOfAnswer(b *State, e *Event) int {
 			return sweeper
 		}
 	}
-	if e.Kind == StopDone && e.Gen == b.Cur.ID && b.Attempt.Gen == 0 && b.Halt == HaltNone {
+	if e.Kind == StopDone && e.Gen == b.Cur.ID && b.falling() {
 		return idler
 	}
 	if b.Attempt.Cause == CauseWake && e.Gen == b.Attempt.Gen {
@@ -186,16 +217,22 @@ func actorOfAnswer(b *State, e *Event) int {
 
 // checkControllers is asked of every step, before its effects are carried out.
 func (x *explorer) checkControllers(b, a *State) {
-	who := actor(b, &x.event)
-	if who == nobody {
-		return
-	}
-	if c := &x.controllers[who]; !c.Guarantee(b, a) {
+	c := &x.controllers[actor(b, &x.event)]
+	if !c.Guarantee(b, a) {
 		x.fail("C "+c.Name, "a step of the %s breaks its guarantee", c.Name)
 	}
+	x.checkOwned(c.Name, b, a)
+}
+
+// checkOwned: nobody changes what another owns.
+func (x *explorer) checkOwned(by string, b, a *State) {
 	for i := range x.controllers {
-		if c := &x.controllers[i]; i != who && !c.Rely(b, a) {
-			x.fail("C "+c.Name, "a step of the %s breaks what the %s relies on", x.controllers[who].Name, c.Name)
+		c := &x.controllers[i]
+		if c.Name == by {
+			continue
+		}
+		if o := c.Rely(by, b, a); o != nil {
+			x.fail("R "+o.Name, "a step of the %s changes what the %s owns: %s", by, c.Name, o.Name)
 		}
 	}
 }
@@ -227,7 +264,7 @@ func TestControllersDependOnEarlierOnesOnly(t *testing.T) {
 			}
 		}
 		known = append(known, c.Name)
-		if c.Owns == "" || c.Relies == "" || c.Guarantees == "" || c.Rely == nil || c.Guarantee == nil {
+		if len(c.Owns) == 0 || c.Guarantees == "" || c.Guarantee == nil {
 			t.Errorf("%s is not described", c.Name)
 		}
 	}

@@ -297,15 +297,30 @@ func (c *config) what() string {
 
 func controllersTable() string {
 	var b strings.Builder
-	b.WriteString("| controller | owns | relies on | guarantees | depends on |\n|---|---|---|---|---|\n")
+	b.WriteString("| controller | owns, and relies on the others to leave alone | guarantees | depends on |\n|---|---|---|---|\n")
 	for _, c := range Controllers() {
 		on := strings.Join(c.DependsOn, ", ")
 		if on == "" {
 			on = "–"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.Name, c.Owns, c.Relies, c.Guarantees, on)
+		var owns []string
+		for _, o := range c.Owns {
+			owns = append(owns, o.words())
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Name, strings.Join(owns, "; "), c.Guarantees, on)
 	}
 	return b.String()
+}
+
+func (o *Owned) words() string {
+	text := o.Name
+	if len(o.Also) > 0 {
+		text += " (with " + strings.Join(o.Also, " and ") + ")"
+	}
+	if o.But != "" {
+		text += ", " + o.But
+	}
+	return text
 }
 
 // said makes a table of the promises that the comments of files list.

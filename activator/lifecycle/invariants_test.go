@@ -19,7 +19,8 @@ package lifecycle
 //	P1   whatever a generation waits for is under way; timers are armed as the core believes
 //	P2   no request is parked while nothing is under way
 //	P3   a drain that something waits for hurries
-//	C    what the controllers promise each other, and what an attempt was begun for (controllers_test.go)
+//	C    what each controller guarantees of its own steps, and what an attempt was begun for (controllers_test.go)
+//	R    what each controller relies on: nobody else changes what it owns (controllers_test.go)
 
 // checkEffect asks of one effect, before it is carried out, whether it may be.
 func (x *explorer) checkEffect(w *world, e Effect) {

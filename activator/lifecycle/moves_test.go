@@ -453,6 +453,7 @@ func (x *explorer) start(w *world) {
 		next, fx = x.rec(durable, slices.Clone(found), fresh)
 	}
 	x.checkAdopted(w, found, &next)
+	x.checkOwned(atStart, &durable, &next)
 	w.s = next
 	if next.Cur.ID == fresh && fresh != 0 { // the runner makes a generation for a target that serves at once
 		g := w.addGen(Effect{Gen: fresh, Rel: next.Cur.Rel})

@@ -31,7 +31,7 @@ func limitMutants() []mutant {
 			}),
 		},
 		{
-			name: "begins on top of a limit that was not restored", config: "limits overlap", caught: []string{"C sweeper"},
+			name: "begins on top of a limit that was not restored", config: "limits overlap", caught: []string{"R a limit that could not be restored"},
 			step: func(s State, e Event) (State, Effects) {
 				if s.Limit != LimitStuck || e.Kind == TimerFired && e.Timer == TimerSweep {
 					return Step(s, e)

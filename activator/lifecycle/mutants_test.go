@@ -65,7 +65,7 @@ func ahead(spoil func(s *State, e *Event)) func(State, Event) (State, Effects) {
 
 func mutants() []mutant {
 	return slices.Concat(startMutants(), switchMutants(), endMutants(), recoverMutants(), patienceMutants(),
-		heldMutants(), limitMutants(), betweenMutants(), controllerMutants(), gateMutants(), fenceMutants())
+		heldMutants(), limitMutants(), betweenMutants(), controllerMutants(), ownerMutants(), gateMutants(), fenceMutants())
 }
 
 // namedMutants are mistakes that must always be among the mutants: by what they
@@ -570,7 +570,13 @@ func TestEveryMutantIsCaughtByTheInvariantItBreaks(t *testing.T) {
 	if len(all) < 15 {
 		t.Fatalf("only %d mutants", len(all))
 	}
-	for _, name := range []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "F", "S", "P1", "P2", "P3", "C reloader", "C sweeper", "C roller", "C waker", "C idler", "C attempt", "L1", "L2", "L3", "L4", "L5"} {
+	promises := []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "F", "S", "P1", "P2", "P3", "C reloader", "C sweeper", "C roller", "C waker", "C idler", "C attempt", "L1", "L2", "L3", "L4", "L5"}
+	for _, c := range Controllers() {
+		for _, o := range c.Owns {
+			promises = append(promises, "R "+o.Name)
+		}
+	}
+	for _, name := range promises {
 		if !slices.ContainsFunc(all, func(m mutant) bool { return slices.Equal(m.caught, []string{name}) }) {
 			t.Errorf("no mutant shows that %s catches anything", name)
 		}
