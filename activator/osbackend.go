@@ -20,8 +20,8 @@ import (
 
 // OS is the Backend that starts real processes.
 type OS struct {
-	Tree   *cgroup.Tree // nil: generations are held by their session, a weaker proof
-	Self   string       // path of the usher binary; empty: this one
+	Tree   *cgroup.Tree    // nil: generations are held by their session, a weaker proof
+	Forker *process.Forker // makes the processes
 	BootID string
 	// Mark is an environment entry that together with the generation number no
 	// other program on the box carries.
@@ -53,7 +53,7 @@ func (o *OS) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 		return nil, err
 	}
 	l := process.Launch{
-		Self: o.Self, App: p.App, Generation: p.Generation, Dir: p.Dir, Path: p.Path, Args: p.Args,
+		App: p.App, Generation: p.Generation, Dir: p.Dir, Path: p.Path, Args: p.Args,
 		Env: append(p.Env, markName+"="+o.Mark), LogPath: p.LogPath, Group: group, NoNewPrivs: true,
 	}
 	if err := credentials(&l, p); err != nil {
@@ -62,7 +62,7 @@ func (o *OS) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 	if err := makeSocketDir(p.SocketDir, l); err != nil {
 		return nil, errors.Join(err, group.Remove())
 	}
-	pending, err := process.Prepare(ctx, l)
+	pending, err := o.Forker.Prepare(ctx, l)
 	if err != nil {
 		return nil, errors.Join(err, group.Remove())
 	}

@@ -21,7 +21,9 @@ func realBackend(t *testing.T) (*OS, func(path string, args ...string) Plan) {
 	}
 	dir := t.TempDir()
 	gen := uint64(os.Getpid()) << 16
-	return &OS{BootID: boot, Mark: dir}, func(path string, args ...string) Plan {
+	forker := process.NewForker("")
+	t.Cleanup(func() { _ = forker.Close() })
+	return &OS{Forker: forker, BootID: boot, Mark: dir}, func(path string, args ...string) Plan {
 		gen++
 		mark := process.GenerationVariable + "=" + itoa(int(gen))
 		return Plan{

@@ -71,9 +71,11 @@ func awakens(b *testing.B) *Activator {
 	if err != nil {
 		b.Fatal(err)
 	}
+	forker := process.NewForker("")
+	b.Cleanup(func() { _ = forker.Close() })
 	a, err := New(Options{
 		StateDir: dir, RunDir: dir, BootID: boot, Commits: commits, Runs: store.NewMemoryRuns(boot),
-		Depot: depot, Ports: ports, Backend: &OS{BootID: boot, Mark: dir}, Front: nobody{},
+		Depot: depot, Ports: ports, Backend: &OS{Forker: forker, BootID: boot, Mark: dir}, Front: nobody{},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -188,7 +188,7 @@ func TestProcessIsAdoptedRightAfterItsExec(t *testing.T) {
 		for range 50 {
 			l := script(t, "exec sleep 600")
 			g.group(t, &l)
-			p, err := mustPrepare(t, l).Go(soon(t))
+			p, err := mustPrepare(t, g, l).Go(soon(t))
 			if err != nil {
 				t.Fatal(err)
 			}

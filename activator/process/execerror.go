@@ -50,7 +50,7 @@ func (e *ExecError) Unwrap() []error { return []error{e.Errno, ErrNotExecuted} }
 // file is missing, may not be run, or is no program. The next try would end the same
 // way. Anything else is the machine's, and may pass.
 func (e *ExecError) OfBuild() bool {
-	if e.Step != child.StepAccess && e.Step != child.StepExec {
+	if e.Step != child.StepAccess.String() && e.Step != child.StepExec.String() {
 		return false
 	}
 	switch e.Errno {
@@ -65,7 +65,7 @@ func (e *ExecError) OfBuild() bool {
 // explain turns the child's answer into an error that says what to do. It looks
 // at the file with usher's own eyes, after the fact.
 func (l Launch) explain(r child.Reply) *ExecError {
-	e := &ExecError{Step: r.Step, Path: l.absPath(), Errno: syscall.Errno(r.Errno)}
+	e := &ExecError{Step: r.Step.String(), Path: l.absPath(), Errno: syscall.Errno(r.Errno)}
 	switch r.Step {
 	case child.StepChdir:
 		e.Path, e.Advice = l.Dir, "cannot enter the working directory; check that the build directory exists"

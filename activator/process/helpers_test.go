@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -90,9 +91,9 @@ func printFacts() {
 	}
 }
 
-// runParent is a small usher that is killed: `parent prepare|go DIR [TREE]`. It
-// starts a generation in DIR, or only prepares it, prints its identity, and
-// hangs. With TREE, a state directory, it uses cgroups.
+// runParent is a small usher that is killed: `parent fork|prepare|go DIR [TREE]`.
+// It starts a generation in DIR, or only prepares it, or has only a child for it,
+// prints its identity, and hangs. With TREE, a state directory, it uses cgroups.
 func runParent(args []string) int {
 	dir := args[1]
 	l := Launch{App: "test", Generation: 1, Dir: dir, Path: "/bin/sh", LogPath: filepath.Join(dir, "log")}
@@ -109,7 +110,12 @@ func runParent(args []string) int {
 			return 1
 		}
 	}
-	p, err := Prepare(context.Background(), l)
+	f := NewForker("")
+	prepare := f.Prepare
+	if args[0] == "fork" {
+		prepare = f.fork
+	}
+	p, err := prepare(context.Background(), l)
 	if err == nil && args[0] == "go" {
 		_, err = p.Go(context.Background())
 	}
@@ -117,7 +123,9 @@ func runParent(args []string) int {
 		fmt.Println(err)
 		return 1
 	}
-	_ = json.NewEncoder(os.Stdout).Encode(p.Identity())
+	if err := json.NewEncoder(os.Stdout).Encode(p.Identity()); err != nil {
+		return 1
+	}
 	select {}
 }
 
@@ -149,13 +157,19 @@ func killedParent(t *testing.T, args ...string) Identity {
 	if err := json.Unmarshal(line, &id); err != nil {
 		t.Fatalf("the parent said %q", line)
 	}
-	if !alive(id.PID) {
-		t.Error("the child is gone before its parent")
+	children := cgroup.Children(parent.Process.Pid)
+	if !slices.ContainsFunc(children, func(st cgroup.Stat) bool { return st.PID == id.PID && !st.Dead }) || len(children) != 2 {
+		t.Errorf("the children of the parent are %+v, want pid %d and a forker", children, id.PID)
 	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = parent.Wait()
+	for _, st := range children {
+		if st.PID != id.PID {
+			eventually(t, "the forker has gone", func() bool { return !alive(st.PID) })
+		}
+	}
 	return id
 }
 
@@ -164,6 +178,7 @@ func killedParent(t *testing.T, args ...string) Identity {
 type ground struct {
 	tree     *cgroup.Tree // nil: sessions
 	stateDir string       // that the tree is of
+	forker   *Forker
 	next     uint64
 }
 
@@ -185,12 +200,31 @@ func onEachGround(t *testing.T, test func(t *testing.T, g *ground)) {
 				t.Errorf("the test left cgroups behind: %v", err)
 			}
 		})
-		test(t, &ground{tree: tree, stateDir: stateDir})
+		test(t, &ground{tree: tree, stateDir: stateDir, forker: newForker(t)})
 	})
 	t.Run(cgroup.LevelSession, func(t *testing.T) {
-		checkLeaks(t)
-		test(t, &ground{})
+		test(t, onSessions(t))
 	})
+}
+
+// onSessions is the ground that every machine offers, and checks too that nothing
+// is left behind.
+func onSessions(t *testing.T) *ground {
+	t.Helper()
+	checkLeaks(t)
+	return &ground{forker: newForker(t)}
+}
+
+// newForker is closed with the test.
+func newForker(t *testing.T) *Forker {
+	t.Helper()
+	f := NewForker("")
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
 }
 
 // group makes the group of the next generation of l and puts both into l.
@@ -241,9 +275,9 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-func mustPrepare(t *testing.T, l Launch) *Pending {
+func mustPrepare(t *testing.T, g *ground, l Launch) *Pending {
 	t.Helper()
-	p, err := Prepare(soon(t), l)
+	p, err := g.forker.Prepare(soon(t), l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +288,7 @@ func mustPrepare(t *testing.T, l Launch) *Pending {
 func mustStart(t *testing.T, g *ground, l *Launch) *Process {
 	t.Helper()
 	g.group(t, l)
-	p, err := mustPrepare(t, *l).Go(soon(t))
+	p, err := mustPrepare(t, g, *l).Go(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}

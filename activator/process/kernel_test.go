@@ -23,11 +23,11 @@ func TestTheKernelKillsForWantOfMemoryAndTheExitStatusSaysSo(t *testing.T) {
 		{"a child", greedy + "; exit 7", ExitStatus{Known: true, Code: 7, OOM: want}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			checkLeaks(t)
+			g := onSessions(t)
 			l := script(t, "while ! [ -e go ]; do sleep 0.05; done; "+c.script)
 			l.Generation = 1
 			l.Group = heldGroup(t, cgroup.Limits{Memory: want.Limit})
-			p, err := mustPrepare(t, l).Go(soon(t))
+			p, err := mustPrepare(t, g, l).Go(soon(t))
 			if err != nil {
 				t.Fatal(err)
 			}

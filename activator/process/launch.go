@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -17,9 +16,6 @@ import (
 
 // Launch says what to start and how.
 type Launch struct {
-	// Self is the path of the usher binary; empty means /proc/self/exe.
-	Self string
-
 	App        string
 	Generation uint64
 
@@ -65,18 +61,18 @@ type Launch struct {
 // Rlimit is one resource limit (setrlimit(2)).
 type Rlimit = child.Rlimit
 
-// Prepare starts `usher __exec` in l.Group and returns once it waits for the
-// go-byte. ctx bounds only this call. An error proves that nothing of the build
-// ran, and wraps ErrNotExecuted.
-func Prepare(ctx context.Context, l Launch) (*Pending, error) {
-	p, err := prepare(ctx, l)
+// Prepare makes a child in l.Group and returns once it waits for the go-byte. ctx
+// bounds only this call. An error proves that nothing of the build ran, and wraps
+// ErrNotExecuted.
+func (f *Forker) Prepare(ctx context.Context, l Launch) (*Pending, error) {
+	p, err := f.prepare(ctx, l)
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s generation %d: %w", l.App, l.Generation, notExecuted{err})
 	}
 	return p, nil
 }
 
-func prepare(ctx context.Context, l Launch) (*Pending, error) {
+func (f *Forker) prepare(ctx context.Context, l Launch) (*Pending, error) {
 	spec, err := l.spec()
 	if err != nil {
 		return nil, err
@@ -84,7 +80,7 @@ func prepare(ctx context.Context, l Launch) (*Pending, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	p, err := spawn(l)
+	p, err := f.fork(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -156,53 +152,12 @@ func (l Launch) absPath() string {
 	return filepath.Join(l.Dir, l.Path)
 }
 
-// childProcs is all that the child itself has in its environment. What it does
-// needs one processor. For more of them its runtime would make threads, which its
-// exec has to end first, and read the limits of its cgroup: an eighth of its page
-// faults, and those are what it costs.
-const childProcs = "GOMAXPROCS=1"
-
-func (l Launch) self() string {
-	if l.Self == "" {
-		return "/proc/self/exe"
-	}
-	return l.Self
-}
-
-// spawn forks the child into its group and session. The channel to it is one
-// socket: the child's end of it is descriptor 3.
-func spawn(l Launch) (*Pending, error) {
-	var files launchFiles
-	defer files.close()
-	if err := files.open(l); err != nil {
-		return nil, err
-	}
-	pidfd := -1
-	attr := &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
-	if files.group != nil {
-		attr.UseCgroupFD, attr.CgroupFD = true, int(files.group.Fd())
-	}
-	pid, _, err := syscall.StartProcess(l.self(), []string{"usher", child.Verb, "3"}, &syscall.ProcAttr{
-		Dir:   "/",
-		Env:   []string{childProcs},
-		Files: []uintptr{files.null.Fd(), files.log.Fd(), files.log.Fd(), files.child.Fd()},
-		Sys:   attr,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("start %s %s: %w", l.self(), child.Verb, err)
-	}
-	return newPending(l, pid, pidfd, files.takeParent())
-}
-
-// launchFiles are the descriptors of one start.
+// launchFiles are what a child is given beside its channel.
 type launchFiles struct {
-	null, log, group, parent, child *os.File
+	log, group *os.File
 }
 
 func (f *launchFiles) open(l Launch) (err error) {
-	if f.null, err = os.OpenFile("/dev/null", os.O_RDWR, 0); err != nil {
-		return fmt.Errorf("open standard input: %w", err)
-	}
 	logPath := l.LogPath
 	if logPath == "" {
 		logPath = "/dev/null"
@@ -210,32 +165,22 @@ func (f *launchFiles) open(l Launch) (err error) {
 	if f.log, err = os.OpenFile(logPath, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600); err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
-	if f.group, err = l.Group.FD(); err != nil {
-		return err
-	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("open channel: %w", err)
-	}
-	// Only our end is non-blocking, so that waits on it can end with a context.
-	if err := unix.SetNonblock(pair[0], true); err != nil {
-		return errors.Join(fmt.Errorf("open channel: %w", err), unix.Close(pair[0]), unix.Close(pair[1]))
-	}
-	f.parent = os.NewFile(uintptr(pair[0]), "exec channel")
-	f.child = os.NewFile(uintptr(pair[1]), "exec channel of the child")
-	return nil
+	f.group, err = l.Group.FD()
+	return err
 }
 
-func (f *launchFiles) takeParent() *os.File {
-	parent := f.parent
-	f.parent = nil
-	return parent
+// forChild are the files in the order of a request.
+func (f *launchFiles) forChild() []*os.File {
+	if f.group == nil {
+		return []*os.File{f.log}
+	}
+	return []*os.File{f.log, f.group}
 }
 
-// close closes what was opened and not taken. Nothing was written through these
-// descriptors, so there is no error worth having.
+// close closes what was opened. Nothing was written through these descriptors, so
+// there is no error worth having.
 func (f *launchFiles) close() {
-	for _, file := range []*os.File{f.null, f.log, f.group, f.parent, f.child} {
+	for _, file := range []*os.File{f.log, f.group} {
 		if file != nil {
 			_ = file.Close()
 		}

@@ -24,13 +24,14 @@ func runReaper() int {
 	var main atomic.Int64
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go ReapOrphans(ctx, func(pid int) bool { return int64(pid) == main.Load() })
+	forker := NewForker("")
+	go ReapOrphans(ctx, func(pid int) bool { return int64(pid) == main.Load() || forker.Owns(pid) })
 	for generation := range uint64(20) {
 		mark := fmt.Sprintf("USHER_TEST_REAPER=%d.%d", os.Getpid(), generation)
 		l := Launch{App: "test", Generation: generation, Dir: "/", Path: "/bin/sh", Group: cgroup.NewSession([]string{mark})}
 		l.Args = []string{"sh", "-c", "(sleep 600 &); (setsid sleep 600 &); (true &); exec sleep 600"}
 		l.Env = []string{"PATH=" + os.Getenv("PATH"), mark}
-		pending, err := Prepare(ctx, l)
+		pending, err := forker.Prepare(ctx, l)
 		if err != nil {
 			fmt.Println(err)
 			return 1
@@ -51,6 +52,10 @@ func runReaper() int {
 			fmt.Printf("stop: %+v\n", r)
 			return 1
 		}
+	}
+	if err := forker.Close(); err != nil {
+		fmt.Println(err)
+		return 1
 	}
 	for left := cgroup.Children(os.Getpid()); len(left) > 0; left = cgroup.Children(os.Getpid()) {
 		if ctx.Err() != nil {

@@ -97,7 +97,7 @@ func (p *Pending) send(ctx context.Context) error {
 // result reads the channel until the exec closes it.
 func (p *Pending) result(ctx context.Context) error {
 	var reply child.Reply
-	err := p.within(ctx, func() (err error) {
+	err := within(ctx, p.channel.SetDeadline, func() (err error) {
 		reply, err = child.ReadReply(p.channel)
 		return err
 	})
@@ -116,7 +116,7 @@ func (p *Pending) result(ctx context.Context) error {
 // handshake tells the child what to do and waits until it is ready.
 func (p *Pending) handshake(ctx context.Context, spec child.Spec) error {
 	var reply child.Reply
-	err := p.within(ctx, func() (err error) {
+	err := within(ctx, p.channel.SetDeadline, func() (err error) {
 		if err := spec.Write(p.channel); err != nil {
 			return err
 		}
@@ -125,24 +125,13 @@ func (p *Pending) handshake(ctx context.Context, spec child.Spec) error {
 	})
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
-		return fmt.Errorf("%s did not answer as %s does: is it the usher binary?", p.launch.self(), child.Verb)
+		return errors.New("the child was ended before it was ready")
 	case err != nil:
 		return fmt.Errorf("wait for %s to report: %w", child.Verb, err)
-	case reply.Step != "":
+	case reply.Step != 0:
 		return p.launch.explain(reply)
 	}
 	return nil
-}
-
-// within runs io on the channel and cuts it short when ctx is done.
-func (p *Pending) within(ctx context.Context, io func() error) error {
-	stop := context.AfterFunc(ctx, func() { p.channel.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	err := io()
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return context.Cause(ctx)
-	}
-	return err
 }
 
 // Abort ends a child that got no go-byte. nil proves that nothing of the build

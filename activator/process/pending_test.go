@@ -23,7 +23,7 @@ func TestNothingRunsBeforeTheGoByte(t *testing.T) {
 		// A library to preload is part of the build too.
 		l.Env = append(l.Env, "LD_PRELOAD=/nonexistent/from-the-build.so")
 		g.group(t, &l)
-		p := mustPrepare(t, l)
+		p := mustPrepare(t, g, l)
 		id := p.Identity()
 		st, err := cgroup.ReadStat(id.PID)
 		if err != nil || st.Start != id.StartTime || st.Session != id.PID || st.Dead {
@@ -33,7 +33,7 @@ func TestNothingRunsBeforeTheGoByte(t *testing.T) {
 			t.Fatalf("identity %+v, boot id %s %v", id, boot, err)
 		}
 		environ, err := os.ReadFile("/proc/" + strconv.Itoa(id.PID) + "/environ")
-		if err != nil || string(environ) != childProcs+"\x00" {
+		if err != nil || string(environ) != strings.Join(forkerEnv(), "\x00")+"\x00" {
 			t.Fatalf("the waiting child has an environment of usher's or the build's: %q, %v", environ, err)
 		}
 		if pids, err := l.Group.Procs(); err != nil || len(pids) != 1 || pids[0] != id.PID {
@@ -58,7 +58,7 @@ func TestGoRunsTheBuildInTheSameProcess(t *testing.T) {
 	onEachGround(t, func(t *testing.T, g *ground) {
 		l := script(t, "echo pid $$ done; exit 7")
 		g.group(t, &l)
-		pending := mustPrepare(t, l)
+		pending := mustPrepare(t, g, l)
 		p, err := pending.Go(soon(t))
 		if err != nil {
 			t.Fatal(err)
@@ -84,14 +84,14 @@ func TestCancelledStartIsProvenNotToHaveRun(t *testing.T) {
 		l := script(t, "echo ran > ran; exec sleep 600")
 		g.group(t, &l)
 		ctx, cancel := context.WithCancel(context.Background())
-		p := mustPrepare(t, l)
+		p := mustPrepare(t, g, l)
 		cancel()
 		_, err := p.Go(ctx)
 		if !errors.Is(err, ErrNotExecuted) || !errors.Is(err, context.Canceled) {
 			t.Errorf("go: %v", err)
 		}
 		g.group(t, &l)
-		_, err = Prepare(ctx, l)
+		_, err = g.forker.Prepare(ctx, l)
 		if !errors.Is(err, ErrNotExecuted) || !errors.Is(err, context.Canceled) {
 			t.Errorf("prepare: %v", err)
 		}
@@ -105,7 +105,7 @@ func TestChildEndedBeforeTheGoByteIsProvenNotToHaveRun(t *testing.T) {
 	onEachGround(t, func(t *testing.T, g *ground) {
 		l := script(t, "echo ran > ran")
 		g.group(t, &l)
-		p := mustPrepare(t, l)
+		p := mustPrepare(t, g, l)
 		if err := unix.Kill(p.Identity().PID, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -124,10 +124,10 @@ func (elsewhere) Path() string          { return "/chosen" }
 func (elsewhere) Procs() ([]int, error) { return nil, nil }
 
 func TestAChildThatIsNotInItsCgroupIsEnded(t *testing.T) {
-	checkLeaks(t)
+	g := onSessions(t)
 	l := script(t, "echo ran > ran")
 	l.Group = elsewhere{cgroup.NewSession(nil)}
-	_, err := Prepare(soon(t), l)
+	_, err := g.forker.Prepare(soon(t), l)
 	if !errors.Is(err, ErrNotExecuted) || !strings.Contains(err.Error(), "/chosen and is not in it") {
 		t.Errorf("prepare: %v", err)
 	}
@@ -142,7 +142,7 @@ func TestUnreadGoByteIsProvenNotToHaveRun(t *testing.T) {
 	onEachGround(t, func(t *testing.T, g *ground) {
 		l := script(t, "echo ran > ran")
 		g.group(t, &l)
-		p := mustPrepare(t, l)
+		p := mustPrepare(t, g, l)
 		pid := p.Identity().PID
 		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 			t.Fatal(err)
@@ -182,7 +182,7 @@ func TestContextThatEndsAfterTheGoByteProvesNothing(t *testing.T) {
 	onEachGround(t, func(t *testing.T, g *ground) {
 		l := script(t, "exec sleep 600")
 		g.group(t, &l)
-		p := mustPrepare(t, l)
+		p := mustPrepare(t, g, l)
 		if err := unix.Kill(p.Identity().PID, unix.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -199,12 +199,16 @@ func TestContextThatEndsAfterTheGoByteProvesNothing(t *testing.T) {
 }
 
 func TestChildOfAKilledUsherExitsByItself(t *testing.T) {
-	checkLeaks(t)
-	dir := t.TempDir()
-	id := killedParent(t, "prepare", dir)
-	eventually(t, "the child has gone", func() bool { return !alive(id.PID) })
-	if _, err := os.Stat(filepath.Join(dir, "ran")); !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("the build ran: %v", err)
+	for _, until := range []string{"fork", "prepare"} {
+		t.Run(until, func(t *testing.T) {
+			checkLeaks(t)
+			dir := t.TempDir()
+			id := killedParent(t, until, dir)
+			eventually(t, "the child has gone", func() bool { return !alive(id.PID) })
+			if _, err := os.Stat(filepath.Join(dir, "ran")); !errors.Is(err, os.ErrNotExist) {
+				t.Fatalf("the build ran: %v", err)
+			}
+		})
 	}
 }
 
@@ -251,7 +255,7 @@ func TestExecErrorsSayWhatToDo(t *testing.T) {
 				l := script(t, "exit 0")
 				g.group(t, &l)
 				tt.set(t, &l)
-				p, err := Prepare(soon(t), l)
+				p, err := g.forker.Prepare(soon(t), l)
 				if early := err != nil; early != tt.early {
 					t.Fatalf("refused before the go-byte: %v, error %v", early, err)
 				}
@@ -277,7 +281,7 @@ func TestExecErrorsSayWhatToDo(t *testing.T) {
 }
 
 func TestMissingLoaderIsNamed(t *testing.T) {
-	checkLeaks(t)
+	g := onSessions(t)
 	raw, err := os.ReadFile("/bin/sh")
 	if err != nil {
 		t.Skipf("needs /bin/sh: %v", err)
@@ -292,7 +296,7 @@ func TestMissingLoaderIsNamed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(l.Dir, "server"), raw, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err = mustPrepare(t, l).Go(soon(t))
+	_, err = mustPrepare(t, g, l).Go(soon(t))
 	if !errors.Is(err, ErrNotExecuted) || !strings.Contains(err.Error(), "loader /nil64/ld-linux") {
 		t.Fatalf("got %v", err)
 	}
@@ -300,23 +304,23 @@ func TestMissingLoaderIsNamed(t *testing.T) {
 
 func TestLaunchThatMakesNoSenseIsRefused(t *testing.T) {
 	uid := uint32(1)
-	for name, spoil := range map[string]func(l *Launch){
-		"no group":             func(l *Launch) { l.Group = nil },
-		"no path":              func(l *Launch) { l.Path = "" },
-		"relative directory":   func(l *Launch) { l.Dir = "." },
-		"uid without gid":      func(l *Launch) { l.UID = &uid },
-		"NUL in the env":       func(l *Launch) { l.Env = []string{"A=\x00"} },
-		"log is a directory":   func(l *Launch) { l.LogPath = l.Dir },
-		"usher is not there":   func(l *Launch) { l.Self = "/nonexistent" },
-		"usher is not usher":   func(l *Launch) { l.Self = "/bin/true" },
-		"too much environment": func(l *Launch) { l.Env = []string{"A=" + strings.Repeat("x", 9<<20)} },
+	for name, spoil := range map[string]func(g *ground, l *Launch){
+		"no group":             func(_ *ground, l *Launch) { l.Group = nil },
+		"no path":              func(_ *ground, l *Launch) { l.Path = "" },
+		"relative directory":   func(_ *ground, l *Launch) { l.Dir = "." },
+		"uid without gid":      func(_ *ground, l *Launch) { l.UID = &uid },
+		"NUL in the env":       func(_ *ground, l *Launch) { l.Env = []string{"A=\x00"} },
+		"log is a directory":   func(_ *ground, l *Launch) { l.LogPath = l.Dir },
+		"usher is not there":   func(g *ground, _ *Launch) { g.forker.self = "/nonexistent" },
+		"usher is not usher":   func(g *ground, _ *Launch) { g.forker.self = "/bin/true" },
+		"too much environment": func(_ *ground, l *Launch) { l.Env = []string{"A=" + strings.Repeat("x", 9<<20)} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
+			g := onSessions(t)
 			l := script(t, "exit 0")
 			l.Group = cgroup.NewSession(nil)
-			spoil(&l)
-			if _, err := Prepare(soon(t), l); !errors.Is(err, ErrNotExecuted) {
+			spoil(g, &l)
+			if _, err := g.forker.Prepare(soon(t), l); !errors.Is(err, ErrNotExecuted) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -327,10 +331,10 @@ func TestUsedGroupIsRefused(t *testing.T) {
 	onEachGround(t, func(t *testing.T, g *ground) {
 		l := script(t, "exec sleep 600")
 		g.group(t, &l)
-		if err := mustPrepare(t, l).Abort(); err != nil {
+		if err := mustPrepare(t, g, l).Abort(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Prepare(soon(t), l); !errors.Is(err, cgroup.ErrNotFresh) || !errors.Is(err, ErrNotExecuted) {
+		if _, err := g.forker.Prepare(soon(t), l); !errors.Is(err, cgroup.ErrNotFresh) || !errors.Is(err, ErrNotExecuted) {
 			t.Fatalf("got %v", err)
 		}
 	})

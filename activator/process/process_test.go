@@ -33,7 +33,7 @@ func TestCloseLeavesTheProcessAlone(t *testing.T) {
 	onEachGround(t, func(t *testing.T, g *ground) {
 		l := script(t, "exec sleep 600")
 		g.group(t, &l)
-		p, err := mustPrepare(t, l).Go(soon(t))
+		p, err := mustPrepare(t, g, l).Go(soon(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,13 +74,15 @@ func TestTwoHundredForkingStartsLeaveNothing(t *testing.T) {
 		for range cycles {
 			l := Launch{App: "test", Dir: "/", Path: "/bin/sh", Args: []string{"sh", "-c", "sleep 600 & sleep 600 & exec sleep 600"}, Env: []string{"PATH=" + os.Getenv("PATH")}}
 			g.group(t, &l)
-			p, err := mustPrepare(t, l).Go(soon(t))
+			p, err := mustPrepare(t, g, l).Go(soon(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			mustStop(t, p, l.Group, 0)
-			if left := cgroup.Children(os.Getpid()); len(left) != 0 {
-				t.Fatalf("children after a stop: %+v", left)
+			for _, left := range cgroup.Children(os.Getpid()) {
+				if !g.forker.Owns(left.PID) {
+					t.Fatalf("a child after a stop: %+v", left)
+				}
 			}
 		}
 	})
@@ -99,7 +101,7 @@ func TestEveryChildOfAForkingStartIsInItsGroup(t *testing.T) {
 			text := fmt.Sprintf("i=0; while [ $i -lt %d ]; do sleep 600 & echo $! >> pids; i=$((i+1)); done; echo done > done; exec sleep 600", children)
 			l := Launch{App: "test", Dir: dir, Path: "/bin/sh", Args: []string{"sh", "-c", text}, Env: []string{"PATH=" + os.Getenv("PATH")}}
 			g.group(t, &l)
-			p, err := mustPrepare(t, l).Go(soon(t))
+			p, err := mustPrepare(t, g, l).Go(soon(t))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-func TestOnlyUsherStartsAChild(t *testing.T) {
-	for _, args := range [][]string{{Verb}, {Verb, "x"}, {Verb, "2"}, {Verb, "3", "4"}} {
+func TestOnlyUsherStartsAForker(t *testing.T) {
+	for _, args := range [][]string{{Verb}, {Verb, "3"}} {
 		var exit *exec.ExitError
 		if err := exec.Command(os.Args[0], args...).Run(); !errors.As(err, &exit) || exit.ExitCode() != exitUsage {
 			t.Errorf("%q: %v, want exit code %d", args, err, exitUsage)

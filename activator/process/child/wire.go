@@ -3,25 +3,31 @@ package child
 import (
 	"errors"
 	"io"
+	"syscall"
+	"unsafe"
 )
 
-// What runs over the channel between usher and its child:
+// What runs over the channel between usher and one child:
 //
-//	usher → child   Spec
-//	child → usher   Reply{}: ready, or what is wrong with the spec
-//	usher → child   the go-byte
-//	child → usher   end of stream at exec, or a Reply with the error
+//	forker or child → usher   hello: who it is, with its pidfd, or why there is none
+//	usher → child             the order, made of a Spec
+//	child → usher             Reply{}: ready, or what is wrong with the order
+//	usher → child             the go-byte
+//	child → usher             end of stream at exec, or a Reply with the error
 //
-// Each but the go-byte is a frame: four bytes of length and the fields in their
-// order, numbers big-endian, texts and lists after their length. Bytes are kept
-// as they are, for arguments need not be UTF-8.
+// Both sides are the same binary, so numbers are as the machine has them.
 
 // GoByte is the one byte that lets the child run the build.
 const GoByte = 'G'
 
-// maxFrame bounds a frame; the kernel takes at most 6 MiB of arguments and
+// Request is the one byte of a request for a child. With it go the descriptors that
+// the child shall have: the channel, the log and, if it is to be born in a cgroup,
+// the directory of that.
+const Request = 'F'
+
+// maxOrder bounds an order; the kernel takes at most 6 MiB of arguments and
 // environment.
-const maxFrame = 8 << 20
+const maxOrder = 8 << 20
 
 // Spec is what the child is to do.
 type Spec struct {
@@ -40,166 +46,131 @@ type Rlimit struct {
 	Soft, Hard uint64
 }
 
-// Reply is what the child says when it does not exec.
+// Hello says that the child is there, which it does before anything else. Its pidfd
+// comes with it.
+type Hello struct {
+	PID   uint32
+	Errno uint32 // not 0: there is no child, because the kernel refused it
+}
+
+// Reply is what the child says when it is ready, or does not exec.
 type Reply struct {
-	Step  string // which step failed; empty: ready
+	Step  Step // which step failed; 0: ready
 	Errno uint32
 }
 
-// errBroken is a frame that nobody of this version wrote.
-var errBroken = errors.New("decode frame: it is cut, or of another version of usher")
-
-// Write sends the spec.
-func (s Spec) Write(w io.Writer) error {
-	var b frame
-	b.text(s.Dir)
-	b.text(s.Path)
-	b.list(s.Args)
-	b.list(s.Env)
-	b.flag(s.SwitchUser)
-	b.number(s.UID)
-	b.number(s.GID)
-	b.flag(s.NoNewPrivs)
-	b.flag(s.ListenPID)
-	b.number(uint32(len(s.Rlimits)))
-	for _, r := range s.Rlimits {
-		b.number(uint32(r.Resource))
-		b.long(r.Soft)
-		b.long(r.Hard)
-	}
-	return b.write(w)
+// Bytes is where a hello is read to.
+func (h *Hello) Bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(h)), unsafe.Sizeof(*h))
 }
 
-func readSpec(r io.Reader) (s Spec, err error) {
-	b, err := readFrame(r)
-	if err != nil {
-		return s, err
+// Err is why there is no child; nil: there is one.
+func (h *Hello) Err() error {
+	if h.Errno == 0 {
+		return nil
 	}
-	s.Dir, s.Path = b.takeText(), b.takeText()
-	s.Args, s.Env = b.takeList(), b.takeList()
-	s.SwitchUser, s.UID, s.GID = b.takeFlag(), b.takeNumber(), b.takeNumber()
-	s.NoNewPrivs, s.ListenPID = b.takeFlag(), b.takeFlag()
-	for n := b.takeNumber(); n > 0 && !b.broken; n-- {
-		s.Rlimits = append(s.Rlimits, Rlimit{int(b.takeNumber()), b.takeLong(), b.takeLong()})
-	}
-	return s, b.end()
-}
-
-func writeReply(w io.Writer, r Reply) error {
-	var b frame
-	b.text(r.Step)
-	b.number(r.Errno)
-	return b.write(w)
+	return syscall.Errno(h.Errno)
 }
 
 // ReadReply returns io.EOF if the stream ends before the reply begins.
 func ReadReply(r io.Reader) (reply Reply, err error) {
-	b, err := readFrame(r)
-	if err != nil {
-		return reply, err
+	_, err = io.ReadFull(r, unsafe.Slice((*byte)(unsafe.Pointer(&reply)), unsafe.Sizeof(reply)))
+	return reply, err
+}
+
+// order is how a Spec is sent: this, and behind it what it points to. A place is a
+// number of bytes from the beginning, for only the child knows where that will be;
+// there is nothing to be decoded, which the child could not do. A text ends with a
+// zero byte and a list of texts with a zero place, as execve(2) has them.
+type order struct {
+	size       uintptr // of all of it
+	dir, path  uintptr
+	args, env  uintptr // lists
+	rlimits    uintptr
+	rlimitsEnd uintptr
+	pidText    uintptr // where the pid goes, in digits: room for pidDigits; 0: nowhere
+	uid, gid   uint32
+	switchUser uint32
+	noNewPrivs uint32
+}
+
+// rlimit is one entry at order.rlimits; soft and hard are the kernel's rlimit64.
+type rlimit struct {
+	resource   uintptr
+	soft, hard uint64
+}
+
+const (
+	orderSize  = unsafe.Sizeof(order{})
+	rlimitSize = unsafe.Sizeof(rlimit{})
+	word       = unsafe.Sizeof(uintptr(0))
+	pidDigits  = 10 // of the largest pid
+	pidName    = "LISTEN_PID="
+)
+
+// Write sends the spec.
+func (s Spec) Write(w io.Writer) error {
+	p := pack{bytes: make([]byte, orderSize)}
+	o := order{uid: s.UID, gid: s.GID}
+	if s.SwitchUser {
+		o.switchUser = 1
 	}
-	reply.Step, reply.Errno = b.takeText(), b.takeNumber()
-	return reply, b.end()
-}
-
-// frame is what is still to be written or read of one.
-type frame struct {
-	bytes  []byte
-	broken bool // more was read than there was
-}
-
-func (b *frame) number(n uint32) {
-	b.bytes = append(b.bytes, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
-}
-
-func (b *frame) long(n uint64) {
-	b.number(uint32(n >> 32))
-	b.number(uint32(n))
-}
-
-func (b *frame) flag(v bool) {
-	n := uint32(0)
-	if v {
-		n = 1
+	if s.NoNewPrivs {
+		o.noNewPrivs = 1
 	}
-	b.number(n)
-}
-
-func (b *frame) text(s string) {
-	b.number(uint32(len(s)))
-	b.bytes = append(b.bytes, s...)
-}
-
-func (b *frame) list(texts []string) {
-	b.number(uint32(len(texts)))
-	for _, s := range texts {
-		b.text(s)
+	o.dir, o.path = p.text(s.Dir), p.text(s.Path)
+	args, env := p.texts(s.Args), p.texts(s.Env)
+	if s.ListenPID {
+		at := p.text(pidName + string(make([]byte, pidDigits)))
+		env, o.pidText = append(env, at), at+uintptr(len(pidName))
 	}
-}
-
-func (b *frame) write(w io.Writer) error {
-	if len(b.bytes) > maxFrame {
+	o.args, o.env = p.list(args), p.list(env)
+	o.rlimits = p.aligned()
+	for _, r := range s.Rlimits {
+		p.limit(rlimit{uintptr(r.Resource), r.Soft, r.Hard})
+	}
+	o.rlimitsEnd = uintptr(len(p.bytes))
+	o.size = uintptr(len(p.bytes))
+	if o.size > maxOrder {
 		return errors.New("arguments and environment are larger than 8 MiB: make them smaller")
 	}
-	var whole frame
-	whole.text(string(b.bytes))
-	_, err := w.Write(whole.bytes)
+	copy(p.bytes, unsafe.Slice((*byte)(unsafe.Pointer(&o)), orderSize))
+	_, err := w.Write(p.bytes)
 	return err
 }
 
-func readFrame(r io.Reader) (*frame, error) {
-	head := frame{bytes: make([]byte, 4)}
-	if _, err := io.ReadFull(r, head.bytes); err != nil {
-		return nil, err
-	}
-	n := head.takeNumber()
-	if n > maxFrame {
-		return nil, errBroken
-	}
-	b := &frame{bytes: make([]byte, n)}
-	if _, err := io.ReadFull(r, b.bytes); err != nil {
-		return nil, errBroken
-	}
-	return b, nil
+// pack is an order as it grows.
+type pack struct{ bytes []byte }
+
+func (p *pack) text(s string) uintptr {
+	at := uintptr(len(p.bytes))
+	p.bytes = append(append(p.bytes, s...), 0)
+	return at
 }
 
-// take returns the next n bytes, and none once the frame is broken.
-func (b *frame) take(n uint32) []byte {
-	if b.broken = b.broken || uint64(n) > uint64(len(b.bytes)); b.broken {
-		return nil
+func (p *pack) texts(all []string) []uintptr {
+	places := make([]uintptr, 0, len(all)+1)
+	for _, s := range all {
+		places = append(places, p.text(s))
 	}
-	taken := b.bytes[:n]
-	b.bytes = b.bytes[n:]
-	return taken
+	return places
 }
 
-func (b *frame) takeNumber() (n uint32) {
-	for _, c := range b.take(4) {
-		n = n<<8 | uint32(c)
+func (p *pack) aligned() uintptr {
+	for uintptr(len(p.bytes))%word != 0 {
+		p.bytes = append(p.bytes, 0)
 	}
-	return n
+	return uintptr(len(p.bytes))
 }
 
-func (b *frame) takeLong() uint64 {
-	high := b.takeNumber()
-	return uint64(high)<<32 | uint64(b.takeNumber())
+func (p *pack) list(places []uintptr) uintptr {
+	at := p.aligned()
+	for _, place := range append(places, 0) {
+		p.bytes = append(p.bytes, unsafe.Slice((*byte)(unsafe.Pointer(&place)), word)...)
+	}
+	return at
 }
 
-func (b *frame) takeFlag() bool { return b.takeNumber() != 0 }
-
-func (b *frame) takeText() string { return string(b.take(b.takeNumber())) }
-
-func (b *frame) takeList() (texts []string) {
-	for n := b.takeNumber(); n > 0 && !b.broken; n-- {
-		texts = append(texts, b.takeText())
-	}
-	return texts
-}
-
-// end tells whether the frame held just what was taken.
-func (b *frame) end() error {
-	if b.broken || len(b.bytes) > 0 {
-		return errBroken
-	}
-	return nil
+func (p *pack) limit(r rlimit) {
+	p.bytes = append(p.bytes, unsafe.Slice((*byte)(unsafe.Pointer(&r)), rlimitSize)...)
 }

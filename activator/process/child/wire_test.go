@@ -3,69 +3,134 @@ package child
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
+	"slices"
 	"testing"
+	"unsafe"
 )
 
-func TestFramesSurviveTheWireAndBrokenOnesDoNot(t *testing.T) {
-	in := Spec{
-		Dir: "/d", Path: "p", Args: []string{"\xff\x00?", ""}, Env: []string{"A=b"}, SwitchUser: true, UID: 7, GID: 1<<32 - 1,
-		NoNewPrivs: true, ListenPID: true, Rlimits: []Rlimit{{1, 2, 3}, {7, 1<<64 - 1, 1 << 40}},
+// read is a spec as the child finds it, by what it would give to the kernel.
+func read(t *testing.T, raw []byte) (s Spec, pid []byte) {
+	t.Helper()
+	if uintptr(len(raw)) < orderSize {
+		t.Fatalf("an order of %d bytes", len(raw))
 	}
-	var buf bytes.Buffer
-	if err := in.Write(&buf); err != nil {
-		t.Fatal(err)
+	o := (*order)(unsafe.Pointer(&raw[0]))
+	if o.size != uintptr(len(raw)) {
+		t.Fatalf("an order of %d bytes says it has %d", len(raw), o.size)
 	}
-	whole := bytes.Clone(buf.Bytes())
-	out, err := readSpec(&buf)
-	if err != nil || fmt.Sprintf("%#v", out) != fmt.Sprintf("%#v", in) || buf.Len() != 0 {
-		t.Fatalf("got %#v, %v, %d bytes left", out, err, buf.Len())
+	text := func(at uintptr) string {
+		return string(raw[at : at+uintptr(bytes.IndexByte(raw[at:], 0))])
 	}
-	for cut := range len(whole) {
-		if _, err := readSpec(bytes.NewReader(whole[:cut])); err == nil {
-			t.Fatalf("a frame cut to %d bytes was taken", cut)
+	list := func(at uintptr) (all []string) {
+		if at%word != 0 {
+			t.Errorf("a list at %d", at)
 		}
-		short := bytes.Clone(whole[:cut])
-		if cut >= 4 {
-			copy(short, frameOf(uint32(cut-4)))
-			if _, err := readSpec(bytes.NewReader(short)); err == nil {
-				t.Fatalf("a frame that says it has %d bytes was taken", cut-4)
+		for ; *(*uintptr)(unsafe.Pointer(&raw[at])) != 0; at += word {
+			all = append(all, text(*(*uintptr)(unsafe.Pointer(&raw[at]))))
+		}
+		return all
+	}
+	s = Spec{
+		Dir: text(o.dir), Path: text(o.path), Args: list(o.args), Env: list(o.env), SwitchUser: o.switchUser != 0,
+		UID: o.uid, GID: o.gid, NoNewPrivs: o.noNewPrivs != 0, ListenPID: o.pidText != 0,
+	}
+	for at := o.rlimits; at < o.rlimitsEnd; at += rlimitSize {
+		r := (*rlimit)(unsafe.Pointer(&raw[at]))
+		s.Rlimits = append(s.Rlimits, Rlimit{int(r.resource), r.soft, r.hard})
+	}
+	if o.pidText != 0 {
+		pid = raw[o.pidText : o.pidText+pidDigits+1]
+	}
+	return s, pid
+}
+
+func TestOrdersHoldWhatTheKernelIsToBeGiven(t *testing.T) {
+	for _, in := range []Spec{
+		{Dir: "/", Path: "p"},
+		{
+			Dir: "/d", Path: "./p", Args: []string{"\xff?", "", "a b"}, Env: []string{"A=b", "E="}, SwitchUser: true, UID: 7, GID: 1<<32 - 1,
+			NoNewPrivs: true, ListenPID: true, Rlimits: []Rlimit{{1, 2, 3}, {7, 1<<64 - 1, 1 << 40}},
+		},
+	} {
+		var buf bytes.Buffer
+		if err := in.Write(&buf); err != nil {
+			t.Fatal(err)
+		}
+		out, pid := read(t, buf.Bytes())
+		want := in.Env
+		if in.ListenPID {
+			want = append(slices.Clone(want), pidName)
+			if !bytes.Equal(pid, make([]byte, pidDigits+1)) {
+				t.Errorf("room for the pid: %q", pid)
 			}
 		}
-	}
-	surplus := append(frameOf(uint32(len(whole)-3)), append(whole[4:], 0)...)
-	if _, err := readSpec(bytes.NewReader(surplus)); err == nil {
-		t.Fatal("a frame with a byte too many was taken")
-	}
-	if _, err := readSpec(bytes.NewReader([]byte{0xff, 0xff, 0xff, 0xff})); err == nil {
-		t.Fatal("a frame of 4 GiB was believed")
+		if out.Dir != in.Dir || out.Path != in.Path || !slices.Equal(out.Args, in.Args) || !slices.Equal(out.Env, want) || !slices.Equal(out.Rlimits, in.Rlimits) {
+			t.Errorf("got %+v, want %+v", out, in)
+		}
+		if out.SwitchUser != in.SwitchUser || out.UID != in.UID || out.GID != in.GID || out.NoNewPrivs != in.NoNewPrivs || out.ListenPID != in.ListenPID {
+			t.Errorf("got %+v, want %+v", out, in)
+		}
 	}
 }
 
-func frameOf(n uint32) []byte {
-	var b frame
-	b.number(n)
-	return b.bytes
+func TestPlacesBecomeAddresses(t *testing.T) {
+	var buf bytes.Buffer
+	if err := (Spec{Dir: "/d", Path: "p", Args: []string{"x", "y"}, ListenPID: true}).Write(&buf); err != nil {
+		t.Fatal(err)
+	}
+	raw := make([]uintptr, uintptr(buf.Len())/word+1) // aligned
+	o := (*order)(unsafe.Pointer(&raw[0]))
+	bytesOf := unsafe.Slice((*byte)(unsafe.Pointer(o)), buf.Len())
+	copy(bytesOf, buf.Bytes())
+	before := *o
+	o.locate()
+	base := uintptr(unsafe.Pointer(o))
+	if o.dir != base+before.dir || o.path != base+before.path {
+		t.Errorf("dir and path: %x, %x", o.dir-base, o.path-base)
+	}
+	for _, list := range []uintptr{o.args, o.env} {
+		n := 0
+		for ; raw[list/word+uintptr(n)] != 0; n++ {
+			if at := raw[list/word+uintptr(n)]; at <= base || at >= base+o.size {
+				t.Errorf("entry %d is %x", n, at)
+			}
+		}
+		if n == 0 {
+			t.Error("an empty list")
+		}
+	}
+	if _, pid := o, bytesOf[o.pidText:]; pid[0] < '1' || pid[0] > '9' {
+		t.Errorf("the pid is %q", pid[:pidDigits])
+	}
+}
+
+func TestNumbersAreWrittenInDigits(t *testing.T) {
+	for want, n := range map[string]uintptr{"1": 1, "9": 9, "10": 10, "4194304": 4194304, "2147483647": 1<<31 - 1} {
+		var room [pidDigits + 1]byte
+		digits(unsafe.Pointer(&room), n)
+		if got := string(bytes.TrimRight(room[:], "\x00")); got != want {
+			t.Errorf("%d is %q", n, got)
+		}
+	}
 }
 
 func TestRepliesSurviveTheWire(t *testing.T) {
-	for _, in := range []Reply{{}, {Step: StepExec, Errno: 13}} {
-		var buf bytes.Buffer
-		if err := writeReply(&buf, in); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := ReadReply(&buf); err != nil || out != in {
-			t.Errorf("got %+v, %v, want %+v", out, err, in)
-		}
-		if _, err := ReadReply(&buf); !errors.Is(err, io.EOF) {
-			t.Errorf("at the end of the stream: %v, want EOF", err)
-		}
+	in := Reply{Step: StepExec, Errno: 13}
+	raw := bytes.NewBuffer(bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(&in)), unsafe.Sizeof(in))))
+	if out, err := ReadReply(raw); err != nil || out != in {
+		t.Errorf("got %+v, %v, want %+v", out, err, in)
+	}
+	if _, err := ReadReply(raw); !errors.Is(err, io.EOF) {
+		t.Errorf("at the end of the stream: %v, want EOF", err)
+	}
+	if _, err := ReadReply(bytes.NewReader(make([]byte, 5))); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a reply that is cut: %v", err)
 	}
 }
 
 func TestASpecThatNoKernelWouldTakeIsRefused(t *testing.T) {
-	if err := (Spec{Args: []string{string(make([]byte, maxFrame))}}).Write(io.Discard); err == nil {
+	if err := (Spec{Args: []string{string(make([]byte, maxOrder))}}).Write(io.Discard); err == nil {
 		t.Error("8 MiB of arguments were sent")
 	}
 }

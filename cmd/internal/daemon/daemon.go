@@ -303,7 +303,8 @@ func (d *daemon) openActivator(context.Context) error {
 	if os.Getpid() == 1 {
 		d.warn("usher is process 1: when it ends, all apps end with it and there is nothing to adopt at the next start")
 	}
-	d.backend = &activator.OS{Tree: tree, BootID: boot, Mark: s.State}
+	d.backend = &activator.OS{Tree: tree, Forker: process.NewForker(""), BootID: boot, Mark: s.State}
+	d.onClose(d.backend.Forker.Close)
 	if tree != nil {
 		d.onClose(func() error {
 			_ = tree.Remove() // it stays while apps run in it
@@ -333,7 +334,7 @@ func (d *daemon) reapOrphans() {
 	d.wg.Add(1)
 	go func() {
 		defer d.wg.Done()
-		process.ReapOrphans(ctx, d.act.Owns)
+		process.ReapOrphans(ctx, func(pid int) bool { return d.act.Owns(pid) || d.backend.Forker.Owns(pid) })
 	}()
 }
 
