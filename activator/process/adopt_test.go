@@ -67,6 +67,9 @@ func TestProcessOfAKilledUsherLivesAndIsAdopted(t *testing.T) {
 		}
 		before := logSize(t, dir)
 		eventually(t, "the log grows", func() bool { return logSize(t, dir) > before })
+		if limit, err := os.ReadFile(filepath.Join(dir, "ran")); err != nil || strings.TrimSpace(string(limit)) != parentDescriptors {
+			t.Errorf("the app may open %q descriptors, its usher was started with %s (%v)", limit, parentDescriptors, err)
+		}
 		p, err := Adopt(id, 1, group)
 		if err != nil {
 			t.Fatal(err)

@@ -52,6 +52,11 @@ func TestAForkerIsMadeForTheFirstChildAndMakesAllOfThem(t *testing.T) {
 		if left := cgroup.Children(os.Getpid()); len(left) != 0 {
 			t.Fatalf("there are children before the first start: %+v", left)
 		}
+		leaky, err := unix.Open("/etc/passwd", unix.O_RDONLY, 0) // not closed on exec
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(leaky)
 		l := script(t, "exec sleep 600")
 		mustStart(t, g, &l)
 		pid := onePID(t, g.forker)

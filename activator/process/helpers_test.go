@@ -81,6 +81,7 @@ func printFacts() {
 	status, _ := os.ReadFile("/proc/self/status")
 	_ = unix.Getrlimit(unix.RLIMIT_CORE, &nofile)
 	fmt.Printf("args=%q\nenv=%q\n", os.Args, os.Environ())
+	fmt.Println("told its own pid:", os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()))
 	fmt.Printf("uid=%d gid=%d groups=%v umask=%04o cwd=%s core=%d/%d leader=%v\n", os.Getuid(), os.Getgid(), groups, umask, cwd, nofile.Cur, nofile.Max, sid == os.Getpid())
 	for line := range strings.Lines(string(status)) {
 		for _, key := range []string{"SigBlk", "SigIgn", "NoNewPrivs", "CapAmb"} {
@@ -97,7 +98,7 @@ func printFacts() {
 func runParent(args []string) int {
 	dir := args[1]
 	l := Launch{App: "test", Generation: 1, Dir: dir, Path: "/bin/sh", LogPath: filepath.Join(dir, "log")}
-	l.Args = []string{"sh", "-c", "echo ran > ran; while :; do echo tick; sleep 0.01; done"}
+	l.Args = []string{"sh", "-c", "ulimit -Sn > ran; while :; do echo tick; sleep 0.01; done"}
 	l.Env = append(parentMarks(dir), "PATH="+os.Getenv("PATH"))
 	l.Group = cgroup.NewSession(parentMarks(dir))
 	if len(args) > 2 {
@@ -129,6 +130,10 @@ func runParent(args []string) int {
 	select {}
 }
 
+// parentDescriptors is the soft limit that a parent is started with. Its runtime
+// raises it.
+const parentDescriptors = "500"
+
 func parentMarks(dir string) []string {
 	return []string{GenerationVariable + "=1", "USHER_TEST=" + dir}
 }
@@ -141,7 +146,7 @@ func killedParent(t *testing.T, args ...string) Identity {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent := exec.Command(self, append([]string{"parent"}, args...)...)
+	parent := exec.Command("/bin/sh", append([]string{"-c", `ulimit -Sn ` + parentDescriptors + ` && exec "$0" "$@"`, self, "parent"}, args...)...)
 	out, err := parent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
