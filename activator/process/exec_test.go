@@ -150,6 +150,18 @@ func needRoot(t *testing.T) {
 
 func TestUserGetsTheBuildButNotTheDirectoriesAboveIt(t *testing.T) {
 	needRoot(t)
+	groups, err := syscall.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setgroups([]int{54323}); err != nil { // usher's own, not for the app
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Setgroups(groups); err != nil {
+			t.Error(err)
+		}
+	})
 	onEachGround(t, func(t *testing.T, g *ground) {
 		l := app(t)
 		uid, gid := uint32(54321), uint32(54322)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/usher-edge/usher/activator/cgroup"
+	"github.com/usher-edge/usher/activator/process/child"
 )
 
 // pidsOf are the forkers that are not reaped.
@@ -372,6 +374,16 @@ func TestACutOrderRunsNothing(t *testing.T) {
 		}
 		if _, err := p.channel.Write(whole.Bytes()[:cut]); err != nil {
 			t.Fatal(err)
+		}
+		conn, err := p.channel.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(conn.Control(func(fd uintptr) { err = unix.Shutdown(int(fd), unix.SHUT_WR) }), err); err != nil {
+			t.Fatal(err)
+		}
+		if reply, err := child.ReadReply(p.channel); !errors.Is(err, io.EOF) {
+			t.Errorf("cut to %d bytes: it says %+v, %v", cut, reply, err)
 		}
 		if err := p.channel.Close(); err != nil {
 			t.Fatal(err)
