@@ -11,7 +11,7 @@
 // binary with next to nothing in its memory, which is started for the first child
 // and lives as long as usher. The usher binary needs some 300 page faults to get
 // to where it could wait for a go-byte, more than most apps need to start; a fork
-// of it that has done so needs some twenty. A start, step by step:
+// of it that has done so needs fewer than ten. A start, step by step:
 //
 //  1. usher sends the forker three descriptors: the child's end of a new channel,
 //     its log, and the directory of its cgroup, if it has one.
