@@ -163,6 +163,66 @@ func TestADiskThatIsFullForAWhileStopsNothingThatServes(t *testing.T) {
 	})
 }
 
+// A hold asks for all that may be refused before it stops anything, and what is refused
+// again and again is told once.
+func TestAHoldWhoseRunCannotBeRecordedStopsNothing(t *testing.T) {
+	withFaults(t, func(r *rig, _ *faults) {
+		var mu sync.Mutex
+		left := -1 // how many commits succeed before the database is full; -1: it is not
+		r.w.mem.Fail = func(op string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			reads := op == "get" || op == "apps" || op == "receipts" || strings.HasSuffix(op, ".done")
+			switch {
+			case reads || left < 0:
+			case left == 0:
+				return errDisk
+			case op == "update":
+				left--
+			}
+			return nil
+		}
+		fill := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			left = n
+		}
+		r.apply(r.app("v1", hold))
+		r.get("v1")
+		settle(time.Second)
+		serves, from := r.wantState("awake").Generations[0].PID, len(r.l.seen())
+		stop := r.load(100 * time.Millisecond)
+		digest := r.build("v2")
+		fill(1) // that the release is committed
+		op := r.ended(r.must(r.act.Deploy(context.Background(), DeployRequest{Change: Change{App: "hello"}, Digest: digest})))
+		if op.State != OpAbandoned || !strings.Contains(op.Reason, errDisk.Error()) {
+			t.Errorf("operation %+v", op)
+		}
+		settle(15 * time.Minute)
+		if served, failed := stop(); len(failed) > 0 || len(served) != 1 || served["v1"] == 0 {
+			t.Errorf("served %v, failed %v", served, failed)
+		}
+		s := r.wantState("awake")
+		if len(s.Generations) != 1 || s.Generations[0].PID != serves || s.Failures != 0 {
+			t.Errorf("status %+v", s)
+		}
+		for _, line := range r.l.seen()[from:] {
+			if strings.HasPrefix(line, "place ") || strings.HasPrefix(line, "term 1") || strings.HasPrefix(line, "go ") {
+				t.Errorf("the incumbent was touched: %s", line)
+			}
+		}
+		if list := r.receipts(); len(list) != 1 || list[0].Tries.N < 20 || list[0].Executed {
+			t.Errorf("receipts %+v", list)
+		}
+		fill(-1)
+		settle(time.Minute)
+		r.get("v2")
+		if list := r.receipts(); len(list) != 2 || list[0].Outcome != "done" || list[1].Tries.N < 20 {
+			t.Errorf("receipts %+v", list)
+		}
+	})
+}
+
 func TestAReleaseThatCannotBeReportedIsNotCalledDoneAndIsReportedLater(t *testing.T) {
 	withFaults(t, func(r *rig, _ *faults) {
 		var mu sync.Mutex

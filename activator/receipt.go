@@ -317,7 +317,8 @@ func (r *runner) file(rc *receipt) {
 // store makes a receipt durable, and those that could not be before. Until then
 // they can be read from memory.
 func (r *runner) store(rc store.Receipt) {
-	r.unstored = append(r.unstored, rc)
+	told := func(u store.Receipt) bool { return rc.Tries.Replaced(u.Attempt, rc.Attempt) }
+	r.unstored = append(slices.DeleteFunc(r.unstored, told), rc)
 	for i, u := range r.unstored {
 		err := r.act.commits.PutReceipt(r.name, u)
 		if err != nil && !errors.Is(err, store.ErrNotFound) { // else the app has no record that it could stand beside
@@ -396,7 +397,8 @@ func (r *runner) receipts() ([]Receipt, error) {
 		list = append(list, r.look(rc))
 	}
 	for _, u := range slices.Backward(append(stored, r.unstored...)) {
-		if !slices.ContainsFunc(list, func(x Receipt) bool { return x.Attempt == u.Attempt }) {
+		told := func(x Receipt) bool { return x.Attempt == u.Attempt || x.Tries.Replaced(u.Attempt, x.Attempt) }
+		if !slices.ContainsFunc(list, told) {
 			list = append(list, Receipt{Receipt: u})
 		}
 	}

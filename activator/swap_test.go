@@ -117,8 +117,8 @@ func TestAHoldSwapParksAndNeverRunsTwo(t *testing.T) {
 			t.Errorf("served %v, failed %v", served, failed)
 		}
 		wantOrder(t, r.l.seen()[from:], []string{
-			"intent 2", "prepare 2", "started 2", "place holding", "retiring 1", "stopping 1", "term 1", "empty 1", "forget 1",
-			"commit desired=2 reported=1 ran=2", "go 2", "switching 2", "place serving 2", "switched 2", "commit desired=2 reported=2",
+			"intent 2", "prepare 2", "started 2", "commit desired=2 reported=1 ran=2",
+			"place holding", "retiring 1", "stopping 1", "term 1", "empty 1", "forget 1", "go 2", "switching 2", "place serving 2", "switched 2", "commit desired=2 reported=2",
 		})
 		r.wantSteps(op, StepStaged, StepCommitted, StepStarting, StepParked, StepStopped, StepHealthy, StepSwitched, StepReleased)
 		if st := r.status(); st.Last.Mode != "hold" || st.Mode != "hold" {

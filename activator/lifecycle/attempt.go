@@ -117,11 +117,11 @@ func (m *machine) advance() {
 		m.s.Next.Prepared = true
 		m.next(Preparing, Prepare)
 	case Preparing:
-		m.prepared()
+		m.recordRan()
 	case Recording:
 		m.s.Next.Rel.Ran = true
 		m.markRan()
-		m.goByte()
+		m.ready()
 	case Going:
 		m.next(Checking, Health)
 	case Checking:
@@ -142,11 +142,11 @@ func (m *machine) advance() {
 	}
 }
 
-// prepared: everything that can be refused has been asked. Only now may a hold
-// touch the incumbent.
-func (m *machine) prepared() {
+// ready: everything that can be refused has been asked. Only now may a hold touch the
+// incumbent.
+func (m *machine) ready() {
 	if m.s.Attempt.Mode == Overlap || m.s.Cur.ID == 0 {
-		m.recordRan()
+		m.goByte()
 		return
 	}
 	m.s.Next.Stage = Waiting
@@ -163,11 +163,13 @@ func (m *machine) prepared() {
 }
 
 // recordRan: that this release has run, and what may not be started any more once it
-// has, is durable before its first go-byte.
+// has, is durable before its first go-byte, and before a hold stops anything: the record
+// may be refused. Until the go-byte it says more than is true, and if the attempt ends
+// before it, its outcome takes back what is held down (see "One hold swap" in doc.go).
 func (m *machine) recordRan() {
 	n := m.s.Next.Rel
 	if (n.Ran || n.External) && m.outrun() == m.s.DownHeld {
-		m.goByte()
+		m.ready()
 		return
 	}
 	m.next(Recording, RecordRan)

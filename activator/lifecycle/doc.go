@@ -76,10 +76,31 @@
 //
 // # One hold swap
 //
-// Committed → Verify → (RaiseLimit) → Intent → Prepare (everything that can be refused has
-// been asked by now; the child waits at its go-byte) → Place(holding) → Drain
-// and Stop of the incumbent, proven empty → RecordRan → Go → Health → … as
-// above. Two generations never run at once.
+// Committed → Verify → (RaiseLimit) → Intent → Prepare → RecordRan (everything that can
+// be refused has been asked by now; the child waits at its go-byte) → Place(holding) →
+// Drain and Stop of the incumbent, proven empty → Go → Health → … as above. Two
+// generations never run at once.
+//
+// From RecordRan to the go-byte the record says more than is true: the release has not
+// run, and all that is older, the incumbent's release too, is held down on record and
+// not in State.
+//
+//   - An attempt that ends meanwhile is executed = false, and its outcome is recorded
+//     with the DownHeld of State: what it was to take over from serves on, or is started
+//     again, and may be woken later. That the release is marked as Ran stays, with Good
+//     too if that one was to be restarted; it blames nobody, and only saves the next
+//     start of it a record.
+//   - If usher crashes meanwhile the child ends. The incumbent is adopted if it is not
+//     on record yet that it retires, and what serves is not held down (Recover). Else
+//     what is desired is started: it is newer than all that is held down. Should the
+//     box refuse that one too, or nothing of it run, the older ones stay held down,
+//     because nobody knows any more that it never ran. An outcome that could not be
+//     recorded is the same to the next start.
+//
+// What may still be refused after the stop: the go-byte, if the child was killed while
+// it waited or the kernel has no room to execute anything (nothing ran: the incumbent's
+// release is started again), and RecordSwitching, if the run directory fills up in just
+// that time (the build ran, so the app is down and tries again).
 //
 // # What is checked
 //

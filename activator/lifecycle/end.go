@@ -125,7 +125,7 @@ func (m *machine) curStopped(e Event) {
 			m.abandon(why)
 			return
 		}
-		m.recordRan()
+		m.goByte()
 	}
 }
 

@@ -45,7 +45,8 @@ func TestAFenceDuringTheDrainOfAHoldGivesTheParkedBack(t *testing.T) {
 		Committed r2 hold → Verify g2 r2
 		VerifyDone g2     → Intent g2 r2
 		IntentDone g2     → Prepare g2 r2
-		PrepareDone g2    → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2    → RecordRan g2 r2
+		RanDone g2        → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		HaltAsked fence   → RecordOutcome g2 r2 hold release: abandoned (fenced); Stop g2 kill; RecordSwitched g1 r1; Place g1 serving g1 cache r1.0
 		DrainDone g1      →
 		StopDone g2       → Forget g2; Gone
@@ -57,7 +58,8 @@ func TestAFenceAfterTheStopOfAHoldStartsNothingAgain(t *testing.T) {
 		Committed r2 hold                  → Verify g2 r2
 		VerifyDone g2                      → Intent g2 r2
 		IntentDone g2                      → Prepare g2 r2
-		PrepareDone g2                     → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2                     → RecordRan g2 r2
+		RanDone g2                         → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		DrainDone g1                       → Stop g1
 		HaltAsked fence                    → RecordOutcome g2 r2 hold release: abandoned (fenced); Stop g2 kill; Place fenced cache r1.0
 		StopDone g2                        → Forget g2; Gone

@@ -12,10 +12,10 @@ func ranAndFailed(t *testing.T) *play {
 		Committed r2 hold                     → Verify g2 r2
 		VerifyDone g2                         → Intent g2 r2
 		IntentDone g2                         → Prepare g2 r2
-		PrepareDone g2                        → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2                        → RecordRan g2 r2
+		RanDone g2                            → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		DrainDone g1                          → Stop g1
-		StopDone g1                           → Forget g1; RecordRan g2 r2
-		RanDone g2                            → Go g2 r2
+		StopDone g1                           → Forget g1; Go g2 r2
 		GoDone g2                             → Health g2 r2
 		HealthDone g2 build failed: unhealthy → RecordOutcome g2 r2 hold release: down (unhealthy) held executed; Stop g2; Place down cache r1.0 (held down)
 		StopDone g2                           → Forget g2
@@ -38,10 +38,10 @@ func TestAHoldOfWhichNothingRanStartsTheIncumbentsReleaseAgain(t *testing.T) {
 		Committed r2 hold fallback          → Verify g2 r2
 		VerifyDone g2                       → Intent g2 r2
 		IntentDone g2                       → Prepare g2 r2
-		PrepareDone g2                      → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2                      → RecordRan g2 r2
+		RanDone g2                          → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		DrainDone g1                        → Stop g1
-		StopDone g1                         → Forget g1; RecordRan g2 r2
-		RanDone g2                          → Go g2 r2
+		StopDone g1                         → Forget g1; Go g2 r2
 		GoDone g2 build failed: exec failed → RecordOutcome g2 r2 hold release: failed (exec failed) held; Stop g2 kill; Place waking cache r1.0
 		StopDone g2                         → Forget g2; Intent g3 r1
 	`)
@@ -130,8 +130,9 @@ func TestWhatIsHeldDownIsRecordedWithTheRun(t *testing.T) {
 		… TimerFired back-off → Verify g4 r2
 		VerifyDone g4         → Intent g4 r2
 		IntentDone g4         → Prepare g4 r2
-		PrepareDone g4        → Place holding cache r1.0; Disarm idle; CloseStreams g3; Drain g3 short
+		PrepareDone g4        → RecordRan g4 r2
+		RanDone g4            → Place holding cache r1.0; Disarm idle; CloseStreams g3; Drain g3 short
 		DrainDone g3          → Stop g3
-		StopDone g3           → Forget g3; RecordRan g4 r2
+		StopDone g3           → Forget g3; Go g4 r2
 	`)
 }

@@ -4,7 +4,7 @@ package lifecycle
 // decided by Step and Recover; what "env" carries is a promise of the runner, the
 // store, the process room or the edge that the model only repeats.
 //
-//	I1   pointers only grow, reported ≤ good ≤ desired, the core's are the record's (core); a commit is one synced transaction (env)
+//	I1   pointers only grow, reported ≤ good ≤ desired, the core's are the record's, and so is what is held down but while an attempt is under way (core); a commit is one synced transaction (env)
 //	I2   the edge's slot is the core's; it joins a generation with the cache of its own revision (core); a late store lands in the cache of the slot it was acquired under (env)
 //	I3   a slot names only what passed its health check, was not stopped and is not known to have ended (core); the gate lets nobody into what is retired (env)
 //	I4   a report names what the slot sends requests to; nothing below it is started, served, or hit in a cache afterwards (core)
@@ -15,6 +15,7 @@ package lifecycle
 //	I9   see liveness_test.go; no two releases of usher's own in a row; the gap falls on every step of the machine's own (core)
 //	I10  intent, start, "has run" and switch are recorded before they happen; what was switched to and lives is adopted (core)
 //	I11  no go-byte for bytes that were never verified (core); they are the bytes that run (env)
+//	H    from its first word to the incumbent up to its go-byte a hold asks for nothing that the box may refuse: all of that was asked before, and was granted (core)
 //	F    after a fence: no start, stop (but of the attempt that it calls off), sleep, drain, switch, commit, report or restored limit, and no other outcome than fenced or done (core)
 //	P1   whatever a generation waits for is under way; timers are armed as the core believes
 //	P2   no request is parked while nothing is under way
@@ -28,6 +29,7 @@ func (x *explorer) checkEffect(w *world, e Effect) {
 		x.checkFenced(w, e)
 	}
 	g := w.gen(e.Gen)
+	x.checkHolding(w, e)
 	switch e.Kind {
 	case Verify, Intent:
 		x.checkBegin(w, e)
@@ -85,6 +87,29 @@ func (x *explorer) checkFenced(w *world, e Effect) {
 	if !ok {
 		x.fail("F", "after a fence: %s", e)
 	}
+}
+
+// checkHolding: once a hold has begun with its incumbent, all that can be refused has
+// been asked, and was answered.
+func (x *explorer) checkHolding(w *world, e Effect) {
+	switch e.Kind {
+	case Verify, RaiseLimit, Intent, Prepare, RecordRan:
+		if w.slot.State == SlotHolding {
+			x.fail("H", "%s while requests are held: the box may refuse it, and its incumbent would have been stopped for nothing", e)
+		}
+	case Place:
+		if g := w.gen(w.s.Next.ID); e.Slot.State == SlotHolding && !w.goes(g) {
+			x.fail("H", "requests are held for generation %d, and not all that may be refused was asked", w.s.Next.ID)
+		}
+	}
+}
+
+// goes says that nothing is left to be asked before g gets its go-byte.
+func (w *world) goes(g *worldGen) bool {
+	if g == nil || w.d.downHeld < g.rev-1 {
+		return false
+	}
+	return g.external || g.phase == phaseStarted && g.proc == procWaiting && w.release(g.rev).Ran
 }
 
 // checkRoom: a second generation is set up only under a limit for two.
@@ -365,6 +390,7 @@ func (x *explorer) checkWorld(w *world) {
 	if !w.fenced() && (behind || s.Desired.Rev != Revision(w.d.desired) || s.Good.Rev < Revision(w.d.good)) {
 		x.fail("I1", "the core's pointers are not those of the record")
 	}
+	x.checkHeldDown(w)
 	if w.raised && s.Limit == LimitOne {
 		x.fail("I6", "the limit was raised for two and nobody will restore it")
 	}
@@ -374,6 +400,16 @@ func (x *explorer) checkWorld(w *world) {
 	}
 	x.checkTimers(w)
 	x.checkWaiters(w)
+}
+
+// checkHeldDown: a run that was recorded and did not happen holds nothing down once its
+// attempt is over. After a crash the record may say too much.
+func (x *explorer) checkHeldDown(w *world) {
+	record, core := Revision(w.d.downHeld), w.s.DownHeld
+	crashed := w.left.usher != x.cfg.left.usher
+	if w.s.Attempt.Gen == 0 && !w.fenced() && x.recordsWork(w) && (record < core || record > core && !crashed) {
+		x.fail("I1", "what is held down goes up to revision %d, and up to revision %d on record", core, record)
+	}
 }
 
 // checkUnderWay: whatever a generation waits for is on its way.

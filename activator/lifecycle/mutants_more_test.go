@@ -82,7 +82,7 @@ func heldMutants() []mutant {
 	}
 	return []mutant{
 		{
-			name: "a commit lifts all", config: "held down", caught: []string{"I7"},
+			name: "a commit lifts all", config: "held down", caught: []string{"I7"}, alone: true,
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == Committed {
 					s.DownHeld = 0
@@ -90,7 +90,7 @@ func heldMutants() []mutant {
 			}),
 		},
 		{
-			name: "a retry lifts all", config: "hold, retry", caught: []string{"I7"},
+			name: "a retry lifts all", config: "hold, retry", caught: []string{"I7"}, alone: true,
 			step: ahead(func(s *State, e *Event) {
 				if e.Retry {
 					s.DownHeld = 0
@@ -106,8 +106,34 @@ func heldMutants() []mutant {
 				}
 			}),
 		},
-		{name: "does not record with a run what it holds down", config: "hold", caught: []string{"I7"}, step: after(lost(RecordRan))},
+		{name: "does not record with a run what it holds down", config: "hold", caught: []string{"I7"}, alone: true, step: after(lost(RecordRan))},
 		{name: "forgets that what was called off had run", config: "hold", caught: []string{"I7"}, step: after(lost(RecordOutcome))},
+		{
+			name: "keeps on record what a run that did not happen holds down", config: "hold", caught: []string{"I1"},
+			step: after(func(_ State, _ Event, _ *State, f *Effects) {
+				if o := f.find(RecordOutcome); o != nil && o.Mode == Hold && !o.Executed {
+					o.DownHeld = max(o.DownHeld, o.Rel.Rev-1)
+				}
+			}),
+		},
+		{
+			name: "stops the incumbent before it is recorded that the release has run", config: "hold", caught: []string{"H"},
+			step: func(s State, e Event) (State, Effects) {
+				early := e.Kind == PrepareDone && s.Attempt.Mode == Hold && s.Cur.Stage == Serving
+				if early {
+					s.Next.Rel.Ran, s.DownHeld = true, max(s.DownHeld, s.Next.Rel.Rev-1)
+				}
+				return Step(s, e)
+			},
+		},
+		{
+			name: "records once more that the release has run when the incumbent is gone", config: "hold", caught: []string{"H"},
+			step: after(func(_ State, e Event, s *State, f *Effects) {
+				if g := f.find(Go); g != nil && e.Kind == StopDone {
+					g.Kind, s.Next.Stage, s.Next.Ran = RecordRan, Recording, false
+				}
+			}),
+		},
 		{
 			name: "holds down what serves because the record says so", config: "weak records hold", caught: []string{"L1"},
 			rec: func(durable State, found []Found, fresh GenID) (State, Effects) {

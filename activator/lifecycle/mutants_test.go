@@ -262,7 +262,7 @@ func switchMutants() []mutant {
 		{
 			name: "drains before it parks", config: "hold", caught: []string{"I6"},
 			step: after(func(_ State, e Event, _ *State, f *Effects) {
-				if p := f.find(Place); p != nil && e.Kind == PrepareDone && p.Slot.State == SlotHolding {
+				if p := f.find(Place); p != nil && e.Kind == RanDone && p.Slot.State == SlotHolding {
 					place := *p
 					f.drop(Place)
 					f.add(place)
@@ -533,7 +533,7 @@ func patienceMutants() []mutant {
 			}),
 		},
 		{
-			name: "is down after it slept", config: "overlap", caught: []string{"L1"},
+			name: "is down after it slept", config: "overlap", caught: []string{"L1"}, alone: true,
 			step: after(func(b State, e Event, s *State, f *Effects) {
 				if e.Kind == StopDone && e.Gen == b.Cur.ID && b.Reported == b.Desired.Rev && s.Slot.State == SlotAsleep {
 					m := machine{s: *s, out: *f}

@@ -84,11 +84,11 @@ func TestAHoldProvesTheIncumbentGoneBeforeTheGoByte(t *testing.T) {
 		Committed r2 hold → Verify g2 r2
 		VerifyDone g2     → Intent g2 r2
 		IntentDone g2     → Prepare g2 r2
-		PrepareDone g2    → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2    → RecordRan g2 r2
+		RanDone g2        → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		WakeAsked         →
 		DrainDone g1      → Stop g1
-		StopDone g1       → Forget g1; RecordRan g2 r2
-		RanDone g2        → Go g2 r2
+		StopDone g1       → Forget g1; Go g2 r2
 		GoDone g2         → Health g2 r2
 		HealthDone g2     → RecordSwitching g2 r2
 		SwitchingDone g2  → Switch g2 r2 serving g2 cache r2.0
@@ -102,7 +102,8 @@ func TestAReleaseThatDemandsHoldBindsTheSwapFromItToo(t *testing.T) {
 		Committed r2   → Verify g2 r2
 		VerifyDone g2  → Intent g2 r2
 		IntentDone g2  → Prepare g2 r2
-		PrepareDone g2 → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2 → RecordRan g2 r2
+		RanDone g2     → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 	`)
 }
 
@@ -144,10 +145,10 @@ func TestAFailedHoldStaysDownUntilARetry(t *testing.T) {
 		Committed r2 hold → Verify g2 r2
 		VerifyDone g2     → Intent g2 r2
 		IntentDone g2     → Prepare g2 r2
-		PrepareDone g2    → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2    → RecordRan g2 r2
+		RanDone g2        → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		DrainDone g1      → Stop g1
-		StopDone g1       → Forget g1; RecordRan g2 r2
-		RanDone g2        → Go g2 r2
+		StopDone g1       → Forget g1; Go g2 r2
 		GoDone g2         → Health g2 r2
 		Exited g2 quickly → RecordOutcome g2 r2 hold release: down (exited) held executed; Stop g2; Place down cache r1.0 (held down)
 		StopDone g2       → Forget g2
@@ -162,10 +163,10 @@ func TestAFailedHoldStaysDownUntilARelease(t *testing.T) {
 		Committed r2 hold                     → Verify g2 r2
 		VerifyDone g2                         → Intent g2 r2
 		IntentDone g2                         → Prepare g2 r2
-		PrepareDone g2                        → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2                        → RecordRan g2 r2
+		RanDone g2                            → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		DrainDone g1                          → Stop g1
-		StopDone g1                           → Forget g1; RecordRan g2 r2
-		RanDone g2                            → Go g2 r2
+		StopDone g1                           → Forget g1; Go g2 r2
 		GoDone g2                             → Health g2 r2
 		HealthDone g2 build failed: unhealthy → RecordOutcome g2 r2 hold release: down (unhealthy) held executed; Stop g2; Place down cache r1.0 (held down)
 		StopDone g2                           → Forget g2
@@ -178,10 +179,10 @@ func TestAFailedHoldFallsBackToTheGoodBuildOnce(t *testing.T) {
 		Committed r2 hold fallback            → Verify g2 r2
 		VerifyDone g2                         → Intent g2 r2
 		IntentDone g2                         → Prepare g2 r2
-		PrepareDone g2                        → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2                        → RecordRan g2 r2
+		RanDone g2                            → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		DrainDone g1                          → Stop g1
-		StopDone g1                           → Forget g1; RecordRan g2 r2
-		RanDone g2                            → Go g2 r2
+		StopDone g1                           → Forget g1; Go g2 r2
 		GoDone g2                             → Health g2 r2
 		HealthDone g2 build failed: unhealthy → RecordOutcome g2 r2 hold release: down (unhealthy) held executed; Stop g2; CommitFallback g2 r1; Place down cache r1.0 (held down)
 		Committed r3 hold fallback own        → Place waking cache r1.0
@@ -201,10 +202,10 @@ func TestAFallbackThatServesIsCalledRestored(t *testing.T) {
 		Committed r2 hold fallback              → Verify g2 r2
 		VerifyDone g2                           → Intent g2 r2
 		IntentDone g2                           → Prepare g2 r2
-		PrepareDone g2                          → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2                          → RecordRan g2 r2
+		RanDone g2                              → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		DrainDone g1                            → Stop g1
-		StopDone g1                             → Forget g1; RecordRan g2 r2
-		RanDone g2                              → Go g2 r2
+		StopDone g1                             → Forget g1; Go g2 r2
 		GoDone g2                               → Health g2 r2
 		HealthDone g2 build failed: unhealthy   → RecordOutcome g2 r2 hold release: down (unhealthy) held executed; Stop g2; CommitFallback g2 r1; Place down cache r1.0 (held down)
 		StopDone g2                             → Forget g2
@@ -231,7 +232,8 @@ func TestAHoldThatIsSupersededBeforeTheStopGivesTheParkedBack(t *testing.T) {
 		Committed r2 hold → Verify g2 r2
 		VerifyDone g2     → Intent g2 r2
 		IntentDone g2     → Prepare g2 r2
-		PrepareDone g2    → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2    → RecordRan g2 r2
+		RanDone g2        → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		Committed r3 hold → RecordOutcome g2 r2 hold release: abandoned (superseded); Stop g2 kill; RecordSwitched g1 r1; Arm g1 idle; Place g1 serving g1 cache r1.0
 		DrainDone g1      →
 		StopDone g2       → Forget g2; Verify g3 r3
@@ -243,7 +245,8 @@ func TestAHoldThatIsSupersededAfterTheStopStartsTheNewest(t *testing.T) {
 		Committed r2 hold → Verify g2 r2
 		VerifyDone g2     → Intent g2 r2
 		IntentDone g2     → Prepare g2 r2
-		PrepareDone g2    → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2    → RecordRan g2 r2
+		RanDone g2        → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		DrainDone g1      → Stop g1
 		Committed r3 hold → RecordOutcome g2 r2 hold release: abandoned (superseded); Stop g2 kill; Place waking cache r1.0
 		StopDone g2       → Forget g2
@@ -253,15 +256,31 @@ func TestAHoldThatIsSupersededAfterTheStopStartsTheNewest(t *testing.T) {
 
 func TestAHoldThatTheBoxRefusesAfterTheStopStartsTheIncumbentsReleaseAgain(t *testing.T) {
 	serving(t, "hold").script(`
+		Committed r2 hold              → Verify g2 r2
+		VerifyDone g2                  → Intent g2 r2
+		IntentDone g2                  → Prepare g2 r2
+		PrepareDone g2                 → RecordRan g2 r2
+		RanDone g2                     → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		DrainDone g1                   → Stop g1
+		StopDone g1                    → Forget g1; Go g2 r2
+		GoDone g2 refused: not started → RecordOutcome g2 r2 hold release: abandoned (not started); Stop g2 kill; Arm back-off level 1; Place waking cache r1.0
+		StopDone g2                    → Forget g2; Intent g3 r1
+	`)
+}
+
+func TestAHoldWhoseRunCannotBeRecordedStopsNothing(t *testing.T) {
+	p := serving(t, "hold").script(`
 		Committed r2 hold                → Verify g2 r2
 		VerifyDone g2                    → Intent g2 r2
 		IntentDone g2                    → Prepare g2 r2
-		PrepareDone g2                   → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
-		DrainDone g1                     → Stop g1
-		StopDone g1                      → Forget g1; RecordRan g2 r2
-		RanDone g2 refused: not recorded → RecordOutcome g2 r2 hold release: abandoned (not recorded); Stop g2 kill; Arm back-off level 1; Place waking cache r1.0
-		StopDone g2                      → Forget g2; Intent g3 r1
+		PrepareDone g2                   → RecordRan g2 r2
+		RanDone g2 refused: not recorded → RecordOutcome g2 r2 hold release: abandoned (not recorded); Stop g2 kill; Arm back-off level 1
+		StopDone g2                      → Forget g2
+		TimerFired back-off              → Verify g3 r2
 	`)
+	if p.s.Slot != (Slot{State: SlotServing, Gen: 1, Cache: CacheKey{Rev: 1}}) {
+		t.Fatalf("the slot has moved: %s", p.s.Slot)
+	}
 }
 
 func TestAHoldWhoseIncumbentCannotBeProvenGoneIsDownUntilTheSweepHasTheProof(t *testing.T) {
@@ -269,7 +288,8 @@ func TestAHoldWhoseIncumbentCannotBeProvenGoneIsDownUntilTheSweepHasTheProof(t *
 		Committed r2 hold                  → Verify g2 r2
 		VerifyDone g2                      → Intent g2 r2
 		IntentDone g2                      → Prepare g2 r2
-		PrepareDone g2                     → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2                     → RecordRan g2 r2
+		RanDone g2                         → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		DrainDone g1                       → Stop g1
 		StopDone g1 refused: stop unproven → Arm sweep; RecordOutcome g2 r2 hold release: down (stop unproven); Stop g2 kill; Place down cache r1.0 (stop unproven)
 		StopDone g2                        → Forget g2
@@ -287,8 +307,9 @@ func TestAnIncumbentThatDiesWhileItsHoldSuccessorIsSetUpIsProvenGoneFirst(t *tes
 		VerifyDone g2     → Intent g2 r2
 		IntentDone g2     → Prepare g2 r2
 		Exited g1         → Disarm idle; Place waking cache r1.0; Stop g1
-		PrepareDone g2    → Place holding cache r1.0
-		StopDone g1       → Forget g1; RecordRan g2 r2
+		PrepareDone g2    → RecordRan g2 r2
+		RanDone g2        → Place holding cache r1.0
+		StopDone g1       → Forget g1; Go g2 r2
 	`)
 }
 
@@ -469,7 +490,8 @@ func TestPauseDuringTheDrainOfAHoldKeepsTheIncumbent(t *testing.T) {
 		Committed r2 hold → Verify g2 r2
 		VerifyDone g2     → Intent g2 r2
 		IntentDone g2     → Prepare g2 r2
-		PrepareDone g2    → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2    → RecordRan g2 r2
+		RanDone g2        → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		PauseAsked        → RecordOutcome g2 r2 hold release: abandoned (paused); Stop g2 kill; RecordSwitched g1 r1; Arm g1 idle; Place paused cache r1.0
 		DrainDone g1      →
 		StopDone g2       → Forget g2
@@ -482,7 +504,8 @@ func TestPauseAfterTheStopOfAHoldStartsOnResume(t *testing.T) {
 		Committed r2 hold → Verify g2 r2
 		VerifyDone g2     → Intent g2 r2
 		IntentDone g2     → Prepare g2 r2
-		PrepareDone g2    → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2    → RecordRan g2 r2
+		RanDone g2        → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		DrainDone g1      → Stop g1
 		PauseAsked        → RecordOutcome g2 r2 hold release: abandoned (paused); Stop g2 kill; Place paused cache r1.0
 		StopDone g2       → Forget g2
@@ -543,7 +566,8 @@ func TestShutdownDuringTheDrainOfAHoldGivesTheParkedBack(t *testing.T) {
 		Committed r2 hold  → Verify g2 r2
 		VerifyDone g2      → Intent g2 r2
 		IntentDone g2      → Prepare g2 r2
-		PrepareDone g2     → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		PrepareDone g2     → RecordRan g2 r2
+		RanDone g2         → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
 		HaltAsked shutdown → RecordOutcome g2 r2 hold release: abandoned (shutdown); Stop g2 kill; RecordSwitched g1 r1; Arm g1 idle; Place g1 serving g1 cache r1.0
 		StopDone g2        → Forget g2; Gone
 	`)

@@ -24,7 +24,7 @@ var reasonNames = [...]string{
 func (r Reason) String() string { return reasonNames[r] }
 
 var stageNames = [...]string{
-	"none", "verifying", "raising", "intending", "preparing", "waiting", "recording", "going",
+	"none", "verifying", "raising", "intending", "preparing", "recording", "waiting", "going",
 	"checking", "settling", "switching", "switched", "serving", "draining", "stopping", "unproven", "",
 }
 

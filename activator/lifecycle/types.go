@@ -84,8 +84,8 @@ const (
 	Raising             // the limit that the app's generations share is being raised for two
 	Intending           // the intent is being recorded
 	Preparing           // the child is being set up
-	Waiting             // the child waits at its go-byte while the incumbent stops (hold)
 	Recording           // "this release has run" is being recorded
+	Waiting             // the child waits at its go-byte while the incumbent stops (hold)
 	Going               // the go-byte is being sent
 	Checking            // the health check runs
 	Settling            // it must stay alive a while (canary)
