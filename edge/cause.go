@@ -49,6 +49,7 @@ const (
 	CauseClientGone
 	CauseSlowClient
 	CauseAborted
+	CauseHalfOpen
 	CauseDrainCut
 
 	causeCount
@@ -80,7 +81,7 @@ func (c Cause) Ending() Ending {
 	switch c {
 	case CauseNone:
 		return Served
-	case CauseConnectRefused, CauseDiedBeforeResponse, CauseBadResponse, CauseFirstByteTimeout, CauseAborted, CauseDrainCut:
+	case CauseConnectRefused, CauseDiedBeforeResponse, CauseBadResponse, CauseFirstByteTimeout, CauseAborted, CauseHalfOpen, CauseDrainCut:
 		return Failed
 	case CauseClientGone, CauseSlowClient:
 		return Gone
@@ -171,6 +172,8 @@ func (c Cause) appVerdict() Verdict {
 		return Verdict{499, "", "slow-client", "", false}
 	case CauseAborted:
 		return Verdict{502, "http_response_incomplete", "upstream-aborted", "The app broke off its answer.", false}
+	case CauseHalfOpen:
+		return Verdict{504, "", "half-open", "", false}
 	default: // CauseDrainCut
 		return Verdict{503, "", "drain-cut", "The app was replaced before it had answered.", true}
 	}

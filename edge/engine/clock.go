@@ -23,6 +23,8 @@ const (
 	phaseTake                // the same, for long: how fast it takes them is measured
 	phaseAway                // the first byte of a request, without a goroutine
 	phasePass                // the app, to take bytes of a request's body
+	phaseTunnel              // bytes of the app in a tunnel; the client is watched once it has ended
+	phaseLast                // bytes of the client in a tunnel that the app has ended
 )
 
 // A clock is one word that says what a goroutine waits for and until when, so

@@ -179,8 +179,11 @@ func (c *conn) sweep(now moment) {
 		switch c.expire(now) {
 		case phaseAway:
 			c.end()
-		case phaseLong, phaseStream:
+		case phaseLong:
 			c.interruptUp()
+		case phaseTunnel, phaseLast:
+			c.interruptUp()
+			c.poke()
 		case phaseTake:
 			_ = c.nc.SetWriteDeadline(past()) // fails only if closed
 		default:
@@ -210,7 +213,7 @@ func (c *conn) left(half bool) {
 	}
 	marked := c.clock.mark(goneBit, phaseStream)
 	if !marked && !half {
-		marked = c.clock.mark(goneBit, phaseWait, phaseLong, phaseFlow, phaseStall)
+		marked = c.clock.mark(goneBit, phaseWait, phaseLong, phaseFlow, phaseStall, phaseTunnel)
 	}
 	if marked {
 		c.interruptUp()

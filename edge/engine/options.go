@@ -52,6 +52,8 @@ type Options struct {
 
 	poison bool          // tests: overwrite buffers that were given back
 	grace  time.Duration // tests: how long an idle connection keeps its goroutine; 0 means idleGrace
+	// halfOpen is for tests too: how long a half-open tunnel may be silent; 0 means halfOpen.
+	halfOpen time.Duration
 }
 
 // defaultRate is in bytes a second: a body or answer of 64 KiB may take four
@@ -74,6 +76,7 @@ func (o Options) complete() (Options, error) {
 	def(&o.BodyTimeout, 30*time.Second)
 	def(&o.WriteTimeout, 60*time.Second)
 	def(&o.grace, idleGrace)
+	def(&o.halfOpen, halfOpen)
 	if o.MinBodyRate == 0 {
 		o.MinBodyRate = defaultRate
 	}

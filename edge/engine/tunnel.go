@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// halfOpen is how long one direction of a tunnel lives on without a byte
-	// after the other has ended.
-	halfOpen = 10 * time.Second
+	// halfOpen is how long a tunnel lives without a byte when one side has ended
+	// what it sends. The other may have much to do before it answers; one that has
+	// gone altogether is told by TCP's keep-alive.
+	halfOpen = time.Hour
 	// partingTime is how long a frame that is under way may take to end, and how
 	// long the client may take to answer a close frame.
 	partingTime = time.Second
@@ -31,11 +32,13 @@ type tunnel struct {
 	frames frames // from the app
 	asks   frames // from the client
 
-	parted   atomic.Uint32 // 1 + the edge.Parting of whoever ended it first
-	out      int64         // bytes to the client
-	in       int64         // bytes to the app; for others once upDone is closed
-	inFailed edge.Cause    // likewise
-	upDone   chan struct{} // closed when the client's direction has ended
+	parted       atomic.Uint32 // 1 + the edge.Parting of whoever ended it first
+	out          int64         // bytes to the client
+	in           int64         // bytes to the app; for others once upDone is closed
+	inFailed     edge.Cause    // likewise
+	upDone       chan struct{} // closed when the client's direction has ended
+	finished     atomic.Bool   // the client has ended what it sends
+	leftToClient atomic.Bool   // the app has
 }
 
 // tunnel answers with the app's 101 and runs the tunnel to its end.
@@ -50,7 +53,7 @@ func (c *conn) tunnel(up *upstream.Conn) {
 	cause := c.flush()
 	if cause == edge.CauseNone {
 		c.lane.Upgraded()
-		t.ending = c.openStream(func() { _ = up.NetConn().SetReadDeadline(past()) }) // fails only if closed
+		t.ending = c.openStream(t.look)
 		cause = t.run()
 		c.ending.Store(nil)
 	}
@@ -70,16 +73,27 @@ func (t *tunnel) run() edge.Cause {
 	cause := t.carryOut()
 	switch {
 	case cause != edge.CauseNone:
+		t.c.poke()
+		t.up.Interrupt()
 	case t.ending.asked.Load():
 		t.part()
 	default:
 		t.hangUp()
+		cause = t.awaitIn()
 	}
-	t.awaitIn(cause)
+	<-t.upDone
 	if cause == edge.CauseNone {
 		cause = t.inFailed
 	}
 	return cause
+}
+
+// look makes whoever waits for bytes see that the tunnel is asked to end.
+func (t *tunnel) look() {
+	_ = t.up.NetConn().SetReadDeadline(past()) // fails only if closed
+	if t.leftToClient.Load() {
+		t.c.poke()
+	}
 }
 
 // ends notes who ends the tunnel; the first one counts.
@@ -118,6 +132,7 @@ func (t *tunnel) carryIn() {
 				return // the other direction finds out what that means
 			}
 			t.in += int64(len(pending))
+			t.renew(&t.leftToClient)
 		}
 		n, err := t.c.nc.Read(*buf)
 		if err != nil {
@@ -135,7 +150,9 @@ func (t *tunnel) inEnded(err error) {
 	case errors.Is(err, io.EOF):
 		t.ends(edge.PartedByClient)
 		_ = t.up.CloseWrite() // the other direction finds out if this fails
-		t.c.clock.postpone(after(t.c.srv.now(), halfOpen), phaseStream)
+		t.finished.Store(true)
+		t.renew(&t.finished)
+		t.c.arm(watchReset) // nobody reads from it any more
 	case timedOut(err):
 	default:
 		t.ends(edge.PartedByClient)
@@ -152,9 +169,10 @@ func (t *tunnel) carryOut() edge.Cause {
 	defer c.srv.stock.bodies.Put(buf)
 	parting := false
 	for {
-		c.clock.wait(phaseStream, t.until())
+		c.clock.wait(phaseTunnel, 0)
+		t.renew(&t.finished)
 		n, err := t.up.Read(*buf)
-		late := c.clock.rest().late()
+		was := c.clock.rest()
 		if n > 0 {
 			t.follow(&t.frames, (*buf)[:n], edge.PartedByApp)
 			if cause := c.write((*buf)[:n]); cause != edge.CauseNone {
@@ -171,7 +189,12 @@ func (t *tunnel) carryOut() edge.Cause {
 			return edge.CauseNone
 		case t.ending.asked.Load():
 			parting = err != nil && timedOut(err) && t.grace()
-		case late, errors.Is(err, io.EOF):
+		case was.late():
+			return edge.CauseHalfOpen
+		case was.gone():
+			t.ends(edge.PartedByClient)
+			return edge.CauseClientGone
+		case errors.Is(err, io.EOF):
 			t.ends(edge.PartedByApp)
 			return edge.CauseNone
 		case err != nil:
@@ -182,14 +205,10 @@ func (t *tunnel) carryOut() edge.Cause {
 	}
 }
 
-// until is the deadline of a read from the app: there is one only once the
-// client has ended its side.
-func (t *tunnel) until() moment {
-	select {
-	case <-t.upDone:
-		return after(t.c.srv.now(), halfOpen)
-	default:
-		return 0
+// renew gives the side that has not ended its time anew, if the other one has.
+func (t *tunnel) renew(ended *atomic.Bool) {
+	if ended.Load() {
+		t.c.clock.postpone(after(t.c.srv.now(), t.c.srv.opt.halfOpen), phaseTunnel, phaseLast)
 	}
 }
 
@@ -226,14 +245,18 @@ func (t *tunnel) hangUp() {
 	}
 }
 
-// awaitIn waits for the client's direction: not at all after a failure, for
-// long if the client may still have something to say.
-func (t *tunnel) awaitIn(cause edge.Cause) {
-	if cause != edge.CauseNone {
+// awaitIn waits for the end of the client's direction, which may still have much
+// to say. Whoever asks the tunnel to end looks first who is waited for.
+func (t *tunnel) awaitIn() edge.Cause {
+	t.c.clock.wait(phaseLast, 0)
+	t.leftToClient.Store(true)
+	t.renew(&t.leftToClient)
+	if t.ending.asked.Load() {
 		t.c.poke()
-		t.up.Interrupt()
-	} else if !t.ending.asked.Load() {
-		_ = t.c.nc.SetReadDeadline(time.Now().Add(halfOpen)) // fails only if closed
 	}
 	<-t.upDone
+	if t.c.clock.rest().late() {
+		return edge.CauseHalfOpen
+	}
+	return edge.CauseNone
 }

@@ -284,3 +284,142 @@ func TestFramesKnowWhereAMessageEnds(t *testing.T) {
 		}
 	}
 }
+
+// halfClosed is a tunnel one side of which, "app" or "client", has ended what it
+// sends. The app's connection comes out of the channel.
+func halfClosed(t *testing.T, r *rig, by string) (*client, *stage) {
+	t.Helper()
+	stages, over := make(chan *stage, 1), make(chan struct{})
+	o := newTCPOrigin(t, func(s *stage) {
+		if _, ok := s.read(); !ok {
+			return
+		}
+		s.say("%s", switching)
+		if by == "app" {
+			_ = s.Conn.(interface{ CloseWrite() error }).CloseWrite()
+		}
+		stages <- s
+		<-over
+	})
+	t.Cleanup(func() { close(over) }) // before the origin waits for its connections
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	c.send(upgrade)
+	if a := c.read("GET"); a.StatusCode != 101 {
+		t.Fatalf("%+v", a.Response)
+	}
+	s := <-stages
+	_ = s.SetDeadline(time.Now().Add(patience))
+	if by == "client" {
+		c.fin()
+		if _, err := s.r.ReadByte(); err != io.EOF {
+			t.Fatalf("the half-close does not come through: %v", err)
+		}
+	} else if _, err := c.r.ReadByte(); err != io.EOF {
+		t.Fatalf("the half-close does not come through: %v", err)
+	}
+	return c, s
+}
+
+// One side has ended what it sends, the other goes on for longer than a silent one
+// would live.
+func TestAHalfOpenTunnelLivesAsLongAsBytesFlow(t *testing.T) {
+	for _, by := range []string{"app", "client"} {
+		t.Run("ended by the "+by, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, rigOptions{server: Options{halfOpen: 2 * time.Second}})
+			c, s := halfClosed(t, r, by)
+			const pieces = 25
+			for i := range pieces {
+				<-time.After(200 * time.Millisecond)
+				var err error
+				if by == "app" {
+					c.send("x")
+					_, err = s.r.ReadByte()
+				} else {
+					s.say("x")
+					_, err = c.r.ReadByte()
+				}
+				if err != nil {
+					t.Fatalf("byte %d: %v", i, err)
+				}
+			}
+			if by == "app" {
+				c.fin()
+				if _, err := s.r.ReadByte(); err != io.EOF {
+					t.Errorf("the app reads %v", err)
+				}
+			} else {
+				_ = s.Conn.(interface{ CloseWrite() error }).CloseWrite()
+				c.wantEOF()
+			}
+			if n := r.last(1).Result; n.Ending != edge.Served || n.Cause != edge.CauseNone || n.BytesIn+n.BytesOut != pieces {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
+func TestAHalfOpenTunnelThatIsSilentIsCutAndThatIsLogged(t *testing.T) {
+	for _, by := range []string{"app", "client"} {
+		t.Run("ended by the "+by, func(t *testing.T) {
+			r := newRig(t, rigOptions{server: Options{halfOpen: 300 * time.Millisecond}})
+			c, _ := halfClosed(t, r, by)
+			if n := r.last(1).Result; n.Ending != edge.Failed || n.Cause != edge.CauseHalfOpen {
+				t.Errorf("%+v", n)
+			}
+			if by == "client" {
+				c.wantReset()
+				return
+			}
+			eventually(t, "a reset", func() bool { // it has read the end already
+				_, err := c.Write([]byte("x"))
+				return err != nil
+			})
+		})
+	}
+}
+
+// A half-open tunnel keeps no drain and no Shutdown waiting, and the news that its
+// client has gone altogether ends it.
+func TestAHalfOpenTunnelEndsWhenItIsAskedTo(t *testing.T) {
+	for _, by := range []string{"app", "client"} {
+		t.Run("ended by the "+by, func(t *testing.T) {
+			r := newRig(t, rigOptions{})
+			halfClosed(t, r, by)
+			r.app.CloseStreams(1, 0)
+			if n := r.last(1).Result; n.Ending != edge.Served || n.Cause != edge.CauseNone {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+	t.Run("by a client that leaves", func(t *testing.T) {
+		r := newRig(t, rigOptions{})
+		c, _ := halfClosed(t, r, "client")
+		c.rst()
+		if n := r.last(1).Result; n.Ending != edge.Gone || n.Cause != edge.CauseClientGone {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+// The watcher that looked at a parked client must not take its half-close in the
+// tunnel that follows for leaving.
+func TestATunnelThatWasParkedKnowsAHalfClose(t *testing.T) {
+	o := newOrigin(t, echoes)
+	r := newRig(t, rigOptions{})
+	r.app.Place(edge.Placement{State: edge.Asleep})
+	c := r.dial()
+	c.send(upgrade)
+	eventually(t, "parked", func() bool { return r.app.Stats().Parked == 1 })
+	r.app.Place(o.placement(1))
+	c.read("GET")
+	c.send(strings.Repeat("x", 1<<20))
+	c.fin()
+	if b, err := io.ReadAll(c.r); len(b) != 1<<20 || err != nil {
+		t.Fatalf("%d bytes, %v", len(b), err)
+	}
+	if n := r.last(1).Result; n.Ending != edge.Served || n.Cause != edge.CauseNone {
+		t.Errorf("%+v", n)
+	}
+}
