@@ -208,7 +208,11 @@ func (c *conn) sweep(now moment) {
 func (c *conn) left(half bool) {
 	c.finished.Store(true)
 	if c.clock.now() == phasePark {
-		c.parked.Load().Abandon()
+		if r := c.parked.Load(); half {
+			r.Rouse()
+		} else {
+			r.Abandon()
+		}
 		return
 	}
 	marked := c.clock.mark(goneBit, phaseStream)

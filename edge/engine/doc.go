@@ -19,10 +19,12 @@
 //   - A request is sent a second time only on proof that the first try delivered
 //     nothing, or if it is idempotent, without a body, and met a connection that
 //     had gone stale. No byte of a body that was dropped is ever needed again.
-//   - A client that leaves while its request is parked is never forwarded. After
-//     forwarding, the end of its sending side is no leaving, except for event
-//     streams and upgraded connections.
-//   - 100 Continue is sent at most once, and not before an app has the head.
+//   - A client that leaves while its request is parked is never forwarded. The end
+//     of its sending side is no leaving, except for event streams. While it is
+//     parked the two look alike, so it is sent 100 Continue: who has left answers
+//     with a reset. HTTP/1.0 has no such answer, so there it is leaving.
+//   - 100 Continue is sent at most once, and to a client that waits for it not
+//     before an app has the head.
 //   - An idle connection holds no buffer, and after a moment no goroutine.
 //   - No request arms a timer: one sweeper per server looks at all deadlines, so
 //     they are met within sweepEvery.

@@ -75,15 +75,13 @@ func TestClientsThatLeaveWhileParkedAreNotForwarded(t *testing.T) {
 		full.status(503)
 		for i, c := range clients[:45] {
 			switch {
-			case i%3 == 0:
-				c.fin()
 			case i%3 == 1 && !unix:
 				c.rst()
 			default:
 				c.Close()
 			}
 		}
-		eventually(t, "places given back", func() bool { return r.app.Stats().Parked == 5 })
+		eventually(t, "places given back", func() bool { s := r.app.Stats(); return s.Parked == 5 && s.Gone == 45 })
 		r.app.Place(o.placement(1))
 		for _, c := range clients[45:] {
 			c.want(200, "x")
@@ -98,7 +96,77 @@ func TestClientsThatLeaveWhileParkedAreNotForwarded(t *testing.T) {
 		if n := executed.Load(); n != stay {
 			t.Errorf("unix %v: the app executed %d, want %d", unix, n, stay)
 		}
-		eventually(t, "45 are gone", func() bool { return r.app.Stats().Gone == 45 })
+	}
+}
+
+// skipInterim reads over 1xx, and says how many there were.
+func (c *client) skipInterim(method string) (a answer, interim int) {
+	c.t.Helper()
+	for a = c.read(method); a.StatusCode < 200; a = c.read(method) {
+		interim++
+	}
+	return a, interim
+}
+
+// A client that ends what it sends and waits is answered, in whichever way its app is
+// waited for; it keeps its place, and is told at most once that it is waited for.
+func TestAClientThatHalfClosesWhileParkedGetsItsAnswer(t *testing.T) {
+	o := newOrigin(t, each(func(s *stage, q *http.Request) {
+		b, _ := io.ReadAll(q.Body)
+		s.ok(q.Method + string(b))
+	}))
+	const get, post = "GET / HTTP/1.1\r\nHost: app.test\r\n\r\n", "POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 2\r\n\r\nhi"
+	for _, state := range []edge.State{edge.Paused, edge.Asleep, edge.Waking, edge.Holding} {
+		for _, unix := range []bool{false, true} {
+			for _, early := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%v/unix %v/with the head %v", state, unix, early), func(t *testing.T) {
+					r := newRig(t, rigOptions{unix: unix})
+					r.app.Place(edge.Placement{State: state})
+					c := r.dial()
+					c.send(post + get)
+					if !early {
+						eventually(t, "parked", func() bool { return r.app.Stats().Parked == 1 })
+					}
+					c.fin()
+					first := c.read("POST")
+					if first.StatusCode != 100 {
+						t.Fatalf("%+v", first.Response)
+					}
+					eventually(t, "parked", func() bool { return r.app.Stats().Parked == 1 })
+					r.app.Place(o.placement(1))
+					for _, want := range []string{"POSThi", "GET"} {
+						a, interim := c.skipInterim("GET")
+						if a.StatusCode != 200 || a.body != want || interim > 0 {
+							t.Fatalf("%d %q after %d interim answers", a.StatusCode, a.body, interim)
+						}
+					}
+					c.wantEOF()
+					if s := r.app.Stats(); s.Gone != 0 {
+						t.Errorf("%+v", s)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Who cannot be asked whether it has left counts as having left.
+func TestAHalfCloseWhileParkedIsLeavingWhereNobodyCanAsk(t *testing.T) {
+	for name, head := range map[string]string{
+		"HTTP/1.0": "GET / HTTP/1.0\r\nHost: app.test\r\n\r\n",
+		"waits":    "POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, rigOptions{})
+			r.app.Place(edge.Placement{State: edge.Paused})
+			c := r.dial()
+			c.send(head)
+			c.fin()
+			c.wantReset()
+			if n := r.last(1).Result; n.Ending != edge.Gone || n.Cause != edge.CauseClientGone {
+				t.Errorf("%+v", n)
+			}
+		})
 	}
 }
 
