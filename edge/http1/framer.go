@@ -238,8 +238,10 @@ func (f *Framer) spend() *fault {
 // mean nothing to us and are dropped; quotes must match, so that nobody reads
 // the end of the line elsewhere.
 func (f *Framer) extension(c byte) *fault {
-	if bad := f.spend(); bad != nil {
-		return bad
+	if c != '\r' { // which only ends them
+		if bad := f.spend(); bad != nil {
+			return bad
+		}
 	}
 	if c == '\n' {
 		return faultBareLF
