@@ -38,9 +38,12 @@ const (
 	CauseClientAtCapacity
 	CauseClientConnections
 	CauseDraining
+	CauseNoDescriptors
 
 	// What the app did.
 	CauseConnectRefused
+	CauseConnectTimeout
+	CauseNoSuchName
 	CauseDiedBeforeResponse
 	CauseBadResponse
 	CauseFirstByteTimeout
@@ -81,7 +84,7 @@ func (c Cause) Ending() Ending {
 	switch c {
 	case CauseNone:
 		return Served
-	case CauseConnectRefused, CauseDiedBeforeResponse, CauseBadResponse, CauseFirstByteTimeout, CauseAborted, CauseHalfOpen, CauseDrainCut:
+	case CauseConnectRefused, CauseConnectTimeout, CauseNoSuchName, CauseDiedBeforeResponse, CauseBadResponse, CauseFirstByteTimeout, CauseAborted, CauseHalfOpen, CauseDrainCut:
 		return Failed
 	case CauseClientGone, CauseSlowClient:
 		return Gone
@@ -151,6 +154,8 @@ func (c Cause) usherVerdict() Verdict {
 		return Verdict{429, denied, "client-at-capacity", "Too many of your requests at once.", true}
 	case CauseClientConnections: // no request yet: it is in no app's books
 		return Verdict{429, denied, "client-connections", "Too many connections of yours.", true}
+	case CauseNoDescriptors:
+		return Verdict{503, "proxy_internal_error", "no-descriptors", "This server cannot open more connections now.", true}
 	default: // CauseDraining
 		return Verdict{503, "proxy_internal_response", "draining", "This server is shutting down.", true}
 	}
@@ -160,6 +165,10 @@ func (c Cause) appVerdict() Verdict {
 	switch c {
 	case CauseConnectRefused:
 		return Verdict{502, "connection_refused", "connect-refused", "The app does not accept connections.", false}
+	case CauseConnectTimeout:
+		return Verdict{504, "connection_timeout", "connect-timeout", "The app took too long to accept a connection.", false}
+	case CauseNoSuchName:
+		return Verdict{502, "dns_error", "no-such-name", "The app's address cannot be found.", false}
 	case CauseDiedBeforeResponse:
 		return Verdict{502, "connection_terminated", "died-before-response", "The app closed the connection without an answer.", false}
 	case CauseBadResponse:

@@ -289,6 +289,17 @@ func (s *Server) goOn(x *saying, d *door) {
 	}
 }
 
+// starve says that there is no descriptor left to connect to an app with, unless that
+// was said a moment ago.
+func (s *Server) starve() {
+	now := uint64(s.now()) + 1 // 0 means never
+	last := s.starved.Load()
+	if last != 0 && now-last < uint64(sayEvery/time.Millisecond) || !s.starved.CompareAndSwap(last, now) {
+		return
+	}
+	s.opt.Warn("no descriptor is left for a connection to an app: its requests get 503; raise the limit of open files")
+}
+
 // passing says that the next connection may be accepted at once: this one has
 // left again (accept(2)).
 func passing(err error) bool {

@@ -385,6 +385,50 @@ func TestAtTheDescriptorLimitAcceptingPausesAndConnectionsLive(t *testing.T) {
 	}
 }
 
+// Usher's own want of descriptors is not told as the app's refusal.
+func TestWithoutADescriptorTheAppIsNotBlamed(t *testing.T) {
+	if os.Getenv(fewDescriptors) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestWithoutADescriptorTheAppIsNotBlamed$", "-test.v")
+		cmd.Env = append(os.Environ(), fewDescriptors+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	o := newOrigin(t, always("x"))
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	eventually(t, "connected", func() bool { return r.srv.Connections() == 1 })
+	leave := limitDescriptors(t, len(descriptors())+10)
+	var taken []int
+	fd, err := syscall.Dup(0)
+	for ; err == nil; fd, err = syscall.Dup(0) {
+		taken = append(taken, fd)
+	}
+	for range 3 {
+		c.get("/")
+		a := c.status(503)
+		if a.Header.Get("Proxy-Status") != "usher; error=proxy_internal_error" || a.Header.Get("Retry-After") == "" {
+			t.Errorf("%v", a.Header)
+		}
+	}
+	leave()
+	for _, fd := range taken {
+		syscall.Close(fd)
+	}
+	c.get("/")
+	c.want(200, "x")
+	if n := r.last(3); n.Result.Ending != edge.Refused || n.Result.Cause != edge.CauseNoDescriptors || n.Retries != 0 {
+		t.Errorf("%+v", n)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := strings.Count(strings.Join(r.warned, "\n"), "no descriptor is left"); n != 1 {
+		t.Errorf("warned %q", r.warned)
+	}
+}
+
 func limitDescriptors(t *testing.T, n int) (undo func()) {
 	t.Helper()
 	var was syscall.Rlimit

@@ -265,12 +265,24 @@ func (c *conn) fail(err error, was interrupt) (again bool) {
 		evidence.Reused, evidence.Responded = x.up.Reused, x.up.Responded()
 		c.discard(x.up)
 	}
-	retryable := cause == edge.CauseConnectRefused || cause == edge.CauseDiedBeforeResponse
-	if retryable && upstream.MayRetry(evidence) {
+	if retryable(cause) && upstream.MayRetry(evidence) {
 		return c.again(cause)
+	}
+	if cause == edge.CauseNoDescriptors {
+		c.srv.starve()
 	}
 	c.refuse(cause)
 	return false
+}
+
+// retryable says whether another try may end otherwise.
+func retryable(cause edge.Cause) bool {
+	switch cause {
+	case edge.CauseConnectRefused, edge.CauseConnectTimeout, edge.CauseNoSuchName, edge.CauseDiedBeforeResponse:
+		return true
+	default:
+		return false
+	}
 }
 
 // again gives the target back for one more decision. A refused connection
@@ -307,11 +319,25 @@ func causeOf(err error, was interrupt, connected bool) edge.Cause {
 	case errors.Is(err, upstream.ErrFull):
 		return edge.CauseAtCapacity
 	case !connected:
-		return edge.CauseConnectRefused
+		return causeOfDial(err)
 	case errors.As(err, &malformed):
 		return edge.CauseBadResponse
 	default:
 		return edge.CauseDiedBeforeResponse
+	}
+}
+
+// causeOfDial says why there is no connection to the app.
+func causeOfDial(err error) edge.Cause {
+	switch {
+	case upstream.OutOfDescriptors(err):
+		return edge.CauseNoDescriptors
+	case upstream.NoSuchName(err):
+		return edge.CauseNoSuchName
+	case upstream.Timeout(err):
+		return edge.CauseConnectTimeout
+	default:
+		return edge.CauseConnectRefused
 	}
 }
 

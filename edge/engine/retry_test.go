@@ -2,15 +2,18 @@ package engine
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/upstream"
 )
 
 // R01: the app closes idle connections just as they are used again.
@@ -209,4 +212,59 @@ func TestABodyMeetsAStaleConnectionAndGoesWholeToTheNext(t *testing.T) {
 			eventually(t, "the app has closed", func() bool { return o.open.Load() == 0 })
 		}
 	}
+}
+
+// An app that does not accept in time, and one whose name leads nowhere, have not
+// refused.
+func TestWhyThereIsNoConnectionIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		address, status string
+		cause           edge.Cause
+	}{
+		"does not accept": {deaf(t), "connection_timeout", edge.CauseConnectTimeout},
+		"no name":         {"nowhere..test:80", "dns_error", edge.CauseNoSuchName},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, rigOptions{pool: func(o upstream.Options) *upstream.Pool {
+				o.DialTimeout = 100 * time.Millisecond
+				return upstream.NewPool(o)
+			}})
+			r.app.Place(edge.Placement{Generation: 1, State: edge.Serving, Network: "tcp", Address: c.address})
+			k := r.dial()
+			k.get("/")
+			if a := k.status(c.cause.Verdict().Status); a.Header.Get("Proxy-Status") != "usher; error="+c.status {
+				t.Errorf("%v", a.Header)
+			}
+			if n := r.last(1); n.Retries != 1 || n.Result.Cause != c.cause || n.Result.Ending != edge.Failed {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
+// deaf is an address where nobody accepts, and the queue is full.
+func deaf(t *testing.T) string {
+	t.Helper()
+	open := func() int {
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { syscall.Close(fd) })
+		return fd
+	}
+	fd := open()
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		if err := syscall.Connect(open(), at); err != nil && err != syscall.EINPROGRESS {
+			t.Fatal(err)
+		}
+	}
+	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }

@@ -38,6 +38,7 @@ type Server struct {
 	slots      slots          // one per connection
 	clients    clients.Counts // how many connections each has
 	tally      tally
+	starved    atomic.Uint64 // moment at which it was last said that apps cannot be connected to
 
 	mu        sync.Mutex // guards the sets below; no I/O under it
 	listeners map[net.Listener]struct{}
