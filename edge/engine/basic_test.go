@@ -173,3 +173,29 @@ func TestForwardedFieldsAreOverwrittenUnlessThePeerIsTrusted(t *testing.T) {
 		t.Errorf("log: client %q, id %q", n.Client, n.ID)
 	}
 }
+
+// The client that a trusted proxy names is the last element of a list, however that is
+// written (RFC 9110 5.6.1): its share of everything goes by it.
+func TestTheClientIsTheLastOfTheList(t *testing.T) {
+	o := newOrigin(t, always("x"))
+	r := newRig(t, rigOptions{unix: true})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	for i, fields := range []string{
+		"X-Forwarded-For: 192.0.2.9", "X-Forwarded-For: 192.0.2.1, 192.0.2.9", "X-Forwarded-For: 192.0.2.1,192.0.2.9",
+		"X-Forwarded-For: 192.0.2.1,\t192.0.2.9", "X-Forwarded-For: 192.0.2.9,", "X-Forwarded-For: 192.0.2.1, 192.0.2.9 , ,\t,",
+		"X-Forwarded-For: 192.0.2.9\r\nX-Forwarded-For:", "X-Forwarded-For: 192.0.2.9\r\nX-Forwarded-For: ,\t,",
+		"X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.9",
+	} {
+		c.send("GET / HTTP/1.1\r\nHost: app.test\r\n" + fields + "\r\n\r\n")
+		c.want(200, "x")
+		if n := r.last(i + 1); string(n.Client) != "192.0.2.9" {
+			t.Errorf("%q: %q", fields, n.Client)
+		}
+	}
+	c.send("GET / HTTP/1.1\r\nHost: app.test\r\nX-Forwarded-For: ,\r\n\r\n")
+	c.want(200, "x")
+	if n := r.last(10); len(n.Client) != 0 {
+		t.Errorf("a list of nothing: %q", n.Client)
+	}
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/binary"
 	"time"
 
@@ -157,20 +158,19 @@ func hexDigits(n uint32) uint64 {
 	return x + '0'*each + letters*('a'-10-'0')
 }
 
-// lastForwarded is the address that a trusted proxy says it serves.
+// lastForwarded is the address that a trusted proxy says it serves: the last element
+// of the list that is not empty (RFC 9110 §5.6.1).
 func lastForwarded(q *http1.Request, peer []byte) []byte {
-	last := peer
-	for i := range q.Fields {
-		if f := &q.Fields[i]; f.Known == http1.XForwardedFor && len(f.Value) > 0 {
-			last = f.Value
+	for i := len(q.Fields) - 1; i >= 0; i-- {
+		f := &q.Fields[i]
+		if f.Known != http1.XForwardedFor {
+			continue
+		}
+		if list := bytes.TrimRight(f.Value, ", \t"); len(list) > 0 {
+			return list[bytes.LastIndexAny(list, ", \t")+1:]
 		}
 	}
-	for i := len(last) - 1; i >= 0; i-- {
-		if last[i] == ',' || last[i] == ' ' {
-			return last[i+1:]
-		}
-	}
-	return last
+	return peer
 }
 
 // viaName is how usher calls itself in Via.
