@@ -337,3 +337,36 @@ func TestTheBodyLimitHoldsForWhatComesWithTheHead(t *testing.T) { // RFC 9110 15
 		t.Errorf("reached the app: %q", app.seen())
 	}
 }
+
+// The limits of the gate to the byte, as they are documented, through real sockets.
+func TestTheLimitsOfTheGateHoldToTheByteOnTheWire(t *testing.T) {
+	o := newOrigin(t, always("x"))
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	for _, g := range []struct {
+		what   string
+		most   int
+		of     func(n int) string
+		status int
+	}{
+		{"head", 32768, func(n int) string {
+			return gateGet("X: " + strings.Repeat("a", n-len(gateGet("X: \r\n"))) + "\r\n")
+		}, 431},
+		{"fields", 100, func(n int) string { return gateGet(strings.Repeat("X: y\r\n", n-1)) }, 431},
+		{"name", 128, func(n int) string { return gateGet(strings.Repeat("a", n) + ": y\r\n") }, 400},
+		{"target", 8192, func(n int) string { return gateTarget("/" + strings.Repeat("a", n-1)) }, 414},
+		{"extensions", 4096, func(n int) string {
+			return gateChunks("5;" + strings.Repeat("a", n-1) + "\r\nhello\r\n0\r\n\r\n")
+		}, 400},
+	} {
+		c := r.dial()
+		c.send(g.of(g.most))
+		if a := c.read("GET"); a.StatusCode != 200 {
+			t.Errorf("%s of %d: %d", g.what, g.most, a.StatusCode)
+		}
+		c.send(g.of(g.most + 1))
+		if a := c.read("GET"); a.StatusCode != g.status {
+			t.Errorf("%s of %d: %d, want %d", g.what, g.most+1, a.StatusCode, g.status)
+		}
+	}
+}

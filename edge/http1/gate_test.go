@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -461,5 +462,53 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 	_, err := r.Parse([]byte("GET / HTTP/1.1\r\nX y: z\r\n"), nil)
 	if err == nil || err.Error() != "http1: blank before the colon" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Each limit lets its own value through, and nothing beyond it. The values are those
+// of the documentation, not of the code.
+func TestTheLimitsOfTheGateHoldToTheByte(t *testing.T) {
+	fields := func(n int) string { return get(strings.Repeat("X: y\r\n", n-1)) } // and Host
+	for _, c := range []struct {
+		what   string
+		most   int
+		of     func(n int) string
+		status int
+	}{
+		{"head", 32768, func(n int) string { return get("X: " + strings.Repeat("a", n-len(get("X: \r\n"))) + "\r\n") }, 431},
+		{"fields", 100, fields, 431},
+		{"name", 128, func(n int) string { return get(strings.Repeat("a", n) + ": y\r\n") }, 400},
+		{"target", 8192, func(n int) string { return target("/" + strings.Repeat("a", n-1)) }, 414},
+	} {
+		for _, n := range []int{c.most, c.most + 1} {
+			raw := c.of(n)
+			for _, cut := range []int{0, len(raw) / 2, len(raw) - 1} {
+				var r Request
+				limits := Limits{}.WithDefaults()
+				var used int
+				var err error
+				if cut > 0 {
+					used, err = r.Parse([]byte(raw[:cut]), &limits)
+				}
+				if used == 0 && err == nil {
+					used, err = r.Parse([]byte(raw), &limits)
+				}
+				var e *Error
+				switch {
+				case n == c.most && (err != nil || used != len(raw)):
+					t.Errorf("%s of %d, cut at %d: %d bytes used, %v", c.what, n, cut, used, err)
+				case n > c.most && (!errors.As(err, &e) || e.Status != c.status):
+					t.Errorf("%s of %d, cut at %d: %v, want %d", c.what, n, cut, err, c.status)
+				}
+			}
+		}
+	}
+	for n, good := range map[int]bool{4096: true, 4097: false} {
+		var f Framer
+		f.Reset(Chunked)
+		_, _, done, err := unframe(&f, []byte("5;"+strings.Repeat("a", n-1)+"\r\nhello\r\n0\r\n\r\n"), 1<<20)
+		if done != good || (err == nil) != good {
+			t.Errorf("%d bytes of extensions: done %t, %v", n, done, err)
+		}
 	}
 }
