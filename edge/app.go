@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -164,19 +165,14 @@ func (a *App) CloseStreams(generation uint64, over time.Duration) {
 // Cut aborts whatever is inside the generation. Clients see a reset, never a
 // neat ending; the requests count as drain-cut.
 func (a *App) Cut(generation uint64) {
+	targets := a.crowds.numbers(generation)
 	for _, r := range a.edge.lanes.all() {
-		t := r.flight.Load()
-		if t == nil || t.app != a || t.generation != generation {
-			continue
-		}
-		if r.flight.CompareAndSwap(t, cutMark) {
+		n := r.flight.Load()
+		if slices.Contains(targets, n) && r.flight.CompareAndSwap(n, wasCut) {
 			r.peer.Cut()
 		}
 	}
 }
-
-// cutMark stands in Request.flight for "was cut". It is compared, never used.
-var cutMark = new(Target)
 
 // Remove takes the app out of the route table and turns parked requests away.
 // What is inside may finish: Drained tells when. The metrics of the app go with
@@ -197,7 +193,7 @@ func (a *App) leave() {
 
 func (a *App) newTarget(p *Placement) *Target {
 	t := &Target{
-		app: a, generation: p.Generation, network: p.Network, address: p.Address,
+		app: a, number: a.edge.targets.Add(1), generation: p.Generation, network: p.Network, address: p.Address,
 		pool: a.edge.opt.NewPool(upstream.Options{Network: p.Network, Address: p.Address}),
 	}
 	a.crowds.add(t)

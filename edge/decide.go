@@ -81,7 +81,7 @@ func (e *Edge) Decide(r *Request) Decision {
 // hold notes the target that the request has been counted into.
 func (r *Request) hold(t *Target) Decision {
 	r.target = t
-	r.flight.Store(t)
+	r.flight.Store(t.number)
 	if r.Upgrade {
 		return Decision{Kind: Detach, Target: t}
 	}

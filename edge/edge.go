@@ -38,7 +38,8 @@ type Edge struct {
 	lanes  lanes
 
 	accepted atomic.Uint64
-	unknown  counters // requests that found no app
+	targets  atomic.Uint64 // made so far
+	unknown  counters      // requests that found no app
 
 	mu sync.Mutex // puts changes of the table in order; held for nothing else
 

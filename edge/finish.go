@@ -76,7 +76,7 @@ func (r *Request) Retry() bool {
 	r.retries++
 	r.counters.retries.Add(1)
 	uncut := r.land()
-	r.giveBack(time.Now())
+	r.giveBack(time.Now().UnixNano())
 	return uncut
 }
 
@@ -86,22 +86,25 @@ func (r *Request) land() (uncut bool) {
 	if r.target == nil {
 		return true
 	}
-	uncut = r.flight.CompareAndSwap(r.target, nil)
+	uncut = r.flight.CompareAndSwap(r.target.number, 0)
 	if !uncut {
-		r.flight.Store(nil)
+		r.flight.Store(0)
 	}
 	return uncut
 }
 
-// giveBack leaves the target, if there is one.
-func (r *Request) giveBack(now time.Time) {
+// wasCut stands in Request.flight for a request that was.
+const wasCut = ^uint64(0)
+
+// giveBack leaves the target, if there is one. now is in nanoseconds of Unix time.
+func (r *Request) giveBack(now int64) {
 	t := r.target
 	if t == nil {
 		return
 	}
 	r.target = nil
 	r.departs()
-	r.counters.lastRelease.Store(uint64(now.UnixNano()))
+	r.counters.lastRelease.Store(uint64(now))
 	t.release()
 }
 
@@ -125,7 +128,7 @@ func (e *Edge) Finish(r *Request, res Result) (cut bool) {
 		r.account.end(r, res)
 	}
 	took := time.Since(r.start)
-	r.giveBack(r.start.Add(took))
+	r.giveBack(r.start.UnixNano() + int64(took))
 	r.answered()
 	c := r.counters
 	if c == nil {

@@ -52,7 +52,7 @@ type Request struct {
 	counters *counters // of app
 	slot     *slot
 	target   *Target
-	flight   atomic.Pointer[Target] // target, for those who look from outside
+	flight   atomic.Uint64 // number of target, for those who look from outside; 0: none; or wasCut
 	stream   atomic.Pointer[stream]
 	cache    CacheResult
 	asking   *asking // nil: the cache has never been asked

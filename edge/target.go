@@ -11,6 +11,7 @@ import (
 // Retry or Finish.
 type Target struct {
 	app        *App
+	number     uint64 // no other target of the edge has it
 	generation uint64
 	network    string
 	address    string
@@ -96,6 +97,18 @@ func (c *crowds) empty(t *Target) {
 		}
 		close(g.done)
 	}
+}
+
+// numbers are those of the targets of a generation that may have somebody inside.
+func (c *crowds) numbers(generation uint64) (n []uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g := c.open[generation]; g != nil {
+		for _, t := range g.targets {
+			n = append(n, t.number)
+		}
+	}
+	return n
 }
 
 // drained returns a channel that is closed once nobody is inside the generation

@@ -58,7 +58,6 @@ type conn struct {
 	clock clock
 
 	// Read by others than the connection's goroutine.
-	up        atomic.Pointer[upstream.Conn]
 	ending    atomic.Pointer[ending]
 	parked    atomic.Pointer[edge.Request] // lane, once it has been parked
 	bodyClock clock                        // of the pump
@@ -70,7 +69,8 @@ type conn struct {
 	finished  atomic.Bool                  // the watcher saw the client close its sending side
 	taken     uint64                       // the sweeper's: what the client had taken when it last looked
 
-	poking sync.Mutex // held while a wait is marked and poked, so that both are undone together
+	poking sync.Mutex     // held while a wait is marked and poked, so that both are undone together; guards up
+	up     *upstream.Conn // to the app, while a request uses it
 }
 
 // noFD is c.fd outside the callbacks of c.raw.
@@ -265,9 +265,19 @@ func (c *conn) Cut() {
 }
 
 func (c *conn) interruptUp() {
-	if up := c.up.Load(); up != nil {
+	c.poking.Lock()
+	up := c.up
+	c.poking.Unlock()
+	if up != nil {
 		up.Interrupt()
 	}
+}
+
+// meet says which connection to the app is to be interrupted: none, if nil.
+func (c *conn) meet(up *upstream.Conn) {
+	c.poking.Lock()
+	c.up = up
+	c.poking.Unlock()
 }
 
 // poke makes a read from the client return.

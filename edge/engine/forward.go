@@ -63,7 +63,7 @@ func (c *conn) ask(t *edge.Target) (*upstream.Conn, interrupt, error) {
 		}
 		c.mem.try.up = up
 		c.mem.lend(up)
-		c.up.Store(up)
+		c.meet(up)
 		was, err := c.askOn(up, more)
 		if !upstream.Stale(err) || was.any() {
 			return up, was, err
@@ -343,6 +343,6 @@ func causeOfDial(err error) edge.Cause {
 
 // discard closes a connection to the app.
 func (c *conn) discard(up *upstream.Conn) {
-	c.up.Store(nil)
+	c.meet(nil)
 	c.mem.try.target.Pool().Discard(up)
 }

@@ -199,7 +199,7 @@ func (c *conn) endRelay(up *upstream.Conn, cause edge.Cause) {
 		c.abort()
 		return
 	}
-	c.up.Store(nil)
+	c.meet(nil)
 	x.target.Pool().Put(up)
 }
 
