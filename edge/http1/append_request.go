@@ -103,9 +103,9 @@ func (w *forwarder) opening(dst []byte) []byte {
 	dst = AppendTarget(dst, w.r)
 	dst = append(dst, " HTTP/1.1\r\n"...)
 	if len(w.f.Host) > 0 {
-		return appendField(dst, "Host", w.f.Host)
+		return appendField(dst, Host, w.f.Host)
 	}
-	return appendField(dst, "Host", w.r.HostPort)
+	return appendField(dst, Host, w.r.HostPort)
 }
 
 // AppendTarget appends the target in origin form: byte for byte as received, or
@@ -187,13 +187,13 @@ func (w *forwarder) additions(dst []byte) []byte {
 	f := w.f
 	dst = w.forwardedFor(dst)
 	if !w.proto && len(f.Proto) > 0 {
-		dst = appendField(dst, "X-Forwarded-Proto", f.Proto)
+		dst = appendField(dst, XForwardedProto, f.Proto)
 	}
 	if !w.host && len(w.r.HostPort) > 0 {
-		dst = appendField(dst, "X-Forwarded-Host", w.r.HostPort)
+		dst = appendField(dst, XForwardedHost, w.r.HostPort)
 	}
 	if len(f.RequestID) > 0 {
-		dst = appendField(dst, "X-Request-Id", f.RequestID)
+		dst = appendField(dst, XRequestID, f.RequestID)
 	}
 	if !w.start && f.RequestStart > 0 {
 		dst = appendStart(dst, f.RequestStart)
@@ -204,7 +204,7 @@ func (w *forwarder) additions(dst []byte) []byte {
 	switch {
 	case w.r.Upgrade != nil:
 		dst = append(dst, "Connection: upgrade\r\n"...)
-		dst = appendField(dst, "Upgrade", w.r.Upgrade)
+		dst = appendField(dst, Upgrade, w.r.Upgrade)
 	case f.Close:
 		dst = append(dst, "Connection: close\r\n"...)
 	}
@@ -213,15 +213,14 @@ func (w *forwarder) additions(dst []byte) []byte {
 
 // forwardedFor writes X-Forwarded-For: what a trusted peer sent, and the peer.
 func (w *forwarder) forwardedFor(dst []byte) []byte {
-	const name = "X-Forwarded-For"
 	if !w.f.Trusted {
 		if len(w.f.ClientIP) == 0 {
 			return dst
 		}
-		return appendField(dst, name, w.f.ClientIP)
+		return appendField(dst, XForwardedFor, w.f.ClientIP)
 	}
 	was := len(dst)
-	dst = append(dst, name+": "...)
+	dst = append(dst, "X-Forwarded-For: "...)
 	bare := len(dst)
 	for i := range w.r.Fields {
 		if f := &w.r.Fields[i]; f.Known == XForwardedFor && len(f.Value) > 0 {
@@ -241,7 +240,8 @@ func (w *forwarder) forwardedFor(dst []byte) []byte {
 }
 
 func appendStart(dst []byte, millis int64) []byte {
-	dst = append(dst, "X-Request-Start: t="...)
+	dst = append(dst, titles[XRequestStart].name()...)
+	dst = append(dst, ": t="...)
 	dst = appendDecimal(dst, millis/1000)
 	ms := millis % 1000
 	return append(dst, '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), '\r', '\n')

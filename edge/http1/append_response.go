@@ -95,7 +95,7 @@ func (r *Response) appendConnection(dst []byte, a *Answer, chunked bool) []byte 
 	closes := !a.KeepAlive || r.Length < 0 && !chunked
 	upgrade := r.Status == 101 || r.Status == 426 && len(r.h.protocol) > 0
 	if upgrade {
-		dst = appendField(dst, "Upgrade", r.h.protocol)
+		dst = appendField(dst, Upgrade, r.h.protocol)
 	}
 	switch {
 	case r.Status == 101:

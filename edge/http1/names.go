@@ -131,9 +131,9 @@ type spelling struct {
 	text [23]byte
 }
 
-func (s *spelling) is(name []byte) bool {
-	return int(s.size) == len(name) && string(s.text[:s.size]) == string(name)
-}
+func (s *spelling) name() []byte { return s.text[:s.size] }
+
+func (s *spelling) is(name []byte) bool { return string(s.name()) == string(name) }
 
 // nameTitles returns the spelling with a capital at the start of each word, which
 // most senders use.

@@ -17,7 +17,7 @@ func TestEveryKnownNameIsFoundInAnyCase(t *testing.T) {
 			t.Errorf("%s and %s share a slot", text, other)
 		}
 		seen[slot] = text
-		for _, s := range []string{text, strings.ToUpper(text), strings.ToUpper(text[:1]) + text[1:], titles[n].String()} {
+		for _, s := range []string{text, strings.ToUpper(text), strings.ToUpper(text[:1]) + text[1:], string(titles[n].name())} {
 			if got := lookup([]byte(s)); got != n {
 				t.Errorf("lookup(%s) = %d, want %d", s, got, n)
 			}
@@ -32,7 +32,7 @@ func TestEveryKnownNameIsFoundInAnyCase(t *testing.T) {
 
 func TestTheUsualSpellingHasACapitalInEachWord(t *testing.T) {
 	for n, want := range map[Name]string{Host: "Host", ContentLength: "Content-Length", HTTP2Settings: "Http2-Settings"} {
-		if got := titles[n].String(); got != want {
+		if got := string(titles[n].name()); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -70,6 +70,3 @@ func TestControlCharactersAreFoundAtEveryOffset(t *testing.T) {
 		}
 	}
 }
-
-// String is the spelling as text.
-func (s *spelling) String() string { return string(s.text[:s.size]) }

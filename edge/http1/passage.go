@@ -47,11 +47,13 @@ func (h *head) withLength(passes bool) nameSet {
 // The functions below are not inlined: a copy of them at each place where they are
 // called would be more code for each request to fetch.
 
-// appendField appends a field line of ours.
+// appendField appends a field line of ours. Its name comes from the table that the
+// names of the sender's fields were just compared with: the program's strings lie
+// scattered.
 //
 //go:noinline
-func appendField(dst []byte, name string, value []byte) []byte {
-	dst = append(dst, name...)
+func appendField(dst []byte, name Name, value []byte) []byte {
+	dst = append(dst, titles[name].name()...)
 	dst = append(dst, ':', ' ')
 	dst = append(dst, value...)
 	return append(dst, '\r', '\n')
