@@ -1,5 +1,7 @@
 package edge
 
+import "time"
+
 // Kind is what to do with a request.
 type Kind uint8
 
@@ -102,4 +104,48 @@ func (r *Request) lookup(s *slot) Found {
 	found := a.visit.Lookup(s.space, &a.query, r.start)
 	r.cache = found.Result
 	return found
+}
+
+// Begin starts a request whose head arrived at now.
+func (r *Request) Begin(now time.Time) {
+	r.edge.accepted.Add(1)
+	r.start = now
+	r.app, r.counters, r.slot, r.target = nil, nil, nil, nil
+	r.cache, r.parked, r.retries = CacheOff, 0, 0
+	r.account, r.awaited, r.upgraded = nil, false, false
+	r.granted, r.open = false, true
+	r.parking.ticket = 0
+	r.Method, r.Host, r.Path, r.HostPort, r.Target = nil, nil, nil, nil, nil
+	r.Scheme, r.Header, r.Upgrade, r.ID, r.Client = nil, nil, false, nil, nil
+	r.Room, r.Buffered, r.Length, r.Minor = nil, 0, 0, 0
+}
+
+// visitAs counts the request for its client, if those inside the app at once are
+// bound for each.
+func (r *Request) visitAs(limit int) bool {
+	if limit <= 0 {
+		return true
+	}
+	client := r.clientOf()
+	if !r.app.guests.Enter(client, limit) {
+		return false
+	}
+	r.guest = client
+	return true
+}
+
+// counting counts one request in, and is where the rest of it is counted. Most
+// apps sleep, and many have never had any request: who comes first makes it, or
+// unfolds it.
+func (a *App) counting() *counters {
+	for {
+		c := a.counters.Load()
+		if c == nil {
+			c = a.unfolded()
+		}
+		if c.enter() {
+			return c
+		}
+		a.unfolded() // waits until they are folded
+	}
 }

@@ -1,6 +1,9 @@
 package edge
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Ending is the one way a request ended.
 type Ending uint8
@@ -170,4 +173,57 @@ func (e *Edge) log(r *Request, res Result, took time.Duration) {
 		}
 	}
 	e.opt.Log(n)
+}
+
+// answered tells those who wait for the answer of a request that was parked: the
+// lot that let it go, and the account.
+func (r *Request) answered() {
+	if r.account != nil {
+		r.account.answered(r)
+	}
+	if r.granted {
+		r.granted = false
+		r.app.lot.answered()
+	}
+}
+
+// departs undoes visitAs.
+func (r *Request) departs() {
+	if r.guest.IsValid() {
+		r.app.guests.Leave(r.guest)
+		r.guest = netip.Addr{}
+	}
+}
+
+// end counts one ended request. The ending comes last: seal relies on it.
+func (c *counters) end(res Result, cache CacheResult, took time.Duration) {
+	class := res.Status / 100
+	if class < 0 || class >= len(c.classes) {
+		class = 0
+	}
+	c.classes[class].Add(1)
+	if res.Cause != CauseNone {
+		c.causes[res.Cause].Add(1)
+	}
+	if cache != CacheOff {
+		c.cache[cache].Add(1)
+	}
+	if res.BytesIn > 0 {
+		c.bytesIn.Add(uint64(res.BytesIn))
+	}
+	if res.BytesOut > 0 {
+		c.bytesOut.Add(uint64(res.BytesOut))
+	}
+	c.duration.observe(took)
+	c.ended[res.Ending].Add(1)
+}
+
+func (h *histogram) observe(d time.Duration) {
+	bounds := bucketBounds()
+	i := 0
+	for i < len(bounds) && d > bounds[i] {
+		i++
+	}
+	h.buckets[i].Add(1)
+	h.sum.Add(uint64(max(d, 0)))
 }

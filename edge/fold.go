@@ -86,22 +86,6 @@ func (f folded) unfold() *counters {
 	return c
 }
 
-// counting counts one request in, and is where the rest of it is counted. Most
-// apps sleep, and many have never had any request: who comes first makes it, or
-// unfolds it.
-func (a *App) counting() *counters {
-	for {
-		c := a.counters.Load()
-		if c == nil {
-			c = a.unfolded()
-		}
-		if c.enter() {
-			return c
-		}
-		a.unfolded() // waits until they are folded
-	}
-}
-
 // unfolded makes counters that go on where the folded ones ended.
 func (a *App) unfolded() *counters {
 	a.folding.Lock()

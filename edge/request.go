@@ -98,20 +98,6 @@ func (e *Edge) Open(p Peer) *Request {
 // Close removes the lane. An unfinished request must be finished before.
 func (r *Request) Close() { r.edge.lanes.remove(r) }
 
-// Begin starts a request whose head arrived at now.
-func (r *Request) Begin(now time.Time) {
-	r.edge.accepted.Add(1)
-	r.start = now
-	r.app, r.counters, r.slot, r.target = nil, nil, nil, nil
-	r.cache, r.parked, r.retries = CacheOff, 0, 0
-	r.account, r.awaited, r.upgraded = nil, false, false
-	r.granted, r.open = false, true
-	r.parking.ticket = 0
-	r.Method, r.Host, r.Path, r.HostPort, r.Target = nil, nil, nil, nil, nil
-	r.Scheme, r.Header, r.Upgrade, r.ID, r.Client = nil, nil, false, nil, nil
-	r.Room, r.Buffered, r.Length, r.Minor = nil, 0, 0, 0
-}
-
 // clientOf is who the request counts for where clients have shares. The requests
 // of one lane mostly come from one client, so the last answer is kept.
 func (r *Request) clientOf() netip.Addr {
@@ -255,38 +241,4 @@ func (r *Request) Streaming(end func()) {
 func (r *Request) Upgraded() {
 	r.upgraded = true
 	r.counters.upgrades.Add(1)
-}
-
-// answered tells those who wait for the answer of a request that was parked: the
-// lot that let it go, and the account.
-func (r *Request) answered() {
-	if r.account != nil {
-		r.account.answered(r)
-	}
-	if r.granted {
-		r.granted = false
-		r.app.lot.answered()
-	}
-}
-
-// visitAs counts the request for its client, if those inside the app at once are
-// bound for each.
-func (r *Request) visitAs(limit int) bool {
-	if limit <= 0 {
-		return true
-	}
-	client := r.clientOf()
-	if !r.app.guests.Enter(client, limit) {
-		return false
-	}
-	r.guest = client
-	return true
-}
-
-// departs undoes visitAs.
-func (r *Request) departs() {
-	if r.guest.IsValid() {
-		r.app.guests.Leave(r.guest)
-		r.guest = netip.Addr{}
-	}
 }

@@ -25,29 +25,6 @@ type counters struct {
 	park        histogram
 }
 
-// end counts one ended request. The ending comes last: seal relies on it.
-func (c *counters) end(res Result, cache CacheResult, took time.Duration) {
-	class := res.Status / 100
-	if class < 0 || class >= len(c.classes) {
-		class = 0
-	}
-	c.classes[class].Add(1)
-	if res.Cause != CauseNone {
-		c.causes[res.Cause].Add(1)
-	}
-	if cache != CacheOff {
-		c.cache[cache].Add(1)
-	}
-	if res.BytesIn > 0 {
-		c.bytesIn.Add(uint64(res.BytesIn))
-	}
-	if res.BytesOut > 0 {
-		c.bytesOut.Add(uint64(res.BytesOut))
-	}
-	c.duration.observe(took)
-	c.ended[res.Ending].Add(1)
-}
-
 // bucketBounds are the upper bounds of a histogram's buckets.
 func bucketBounds() [14]time.Duration {
 	const ms = time.Millisecond
@@ -61,16 +38,6 @@ func bucketBounds() [14]time.Duration {
 type histogram struct {
 	sum     atomic.Uint64 // nanoseconds
 	buckets [15]atomic.Uint64
-}
-
-func (h *histogram) observe(d time.Duration) {
-	bounds := bucketBounds()
-	i := 0
-	for i < len(bounds) && d > bounds[i] {
-		i++
-	}
-	h.buckets[i].Add(1)
-	h.sum.Add(uint64(max(d, 0)))
 }
 
 // Activity is what decides whether an app may sleep.
