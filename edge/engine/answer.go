@@ -2,11 +2,9 @@ package engine
 
 import (
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/usher-edge/usher/edge"
-	"github.com/usher-edge/usher/edge/rawio"
 )
 
 // refuse ends the request with an answer of usher's own, as its cause demands.
@@ -142,36 +140,9 @@ func (c *conn) appendConnection(b []byte) []byte {
 	return append(b, "\r\n"...)
 }
 
-// rawMost is how many bytes are written without telling the scheduler: a piece
-// as large as there is, and its head. That takes the kernel some 0.1 ms; being
-// told costs more, as another thread is woken to take over meanwhile.
-const rawMost = 320 << 10
-
 // write sends bytes to the client. What fails it is the client's leaving or
 // slowness.
 func (c *conn) write(b []byte) edge.Cause { return c.writeAll(b, nil, nil) }
-
-// writeAll sends three pieces, each of which may be empty, as if they were one:
-// within a callback as much of the first two as the kernel takes at once, and
-// the rest as it takes it.
-func (c *conn) writeAll(head, data, tail []byte) edge.Cause {
-	if c.severed.Load() {
-		return edge.CauseClientGone
-	}
-	if c.fd != noFD && len(tail) == 0 && len(head)+len(data) <= rawMost {
-		n, err := rawio.WriteBoth(uintptr(c.fd), head, data)
-		switch {
-		case n == len(head)+len(data):
-			return edge.CauseNone
-		case err != nil && err != syscall.EAGAIN:
-			return edge.CauseClientGone
-		}
-		k := min(n, len(head))
-		head, data = head[k:], data[n-k:]
-	}
-	c.clock.wait(phaseWrite, after(c.srv.now(), watchAfter))
-	return c.wrote(c.writeSlowly(head, data, tail))
-}
 
 // writeSlowly waits for the client to take everything.
 func (c *conn) writeSlowly(pieces ...[]byte) error {

@@ -78,7 +78,9 @@ const noFD = -1
 
 func newConn(s *Server, d *door, nc net.Conn, p peer) *conn {
 	c := &conn{srv: s, door: d, nc: nc, client: p.client, trusted: p.trusted, fd: noFD, ids: ids(rand.Uint64()), idleFor: d.IdleTimeout}
-	c.turn = c.takeTurn
+	// Not a method value: the code of one is at the end of the package, on a page of
+	// its own.
+	c.turn = func(fd uintptr) bool { return c.takeTurn(fd) }
 	if sc, ok := nc.(syscall.Conn); ok {
 		c.raw, _ = sc.SyscallConn() // an error means closed, as the first read will find
 	}
@@ -111,32 +113,6 @@ func (c *conn) serve() {
 		c.srv.stock.put(c.mem)
 	}
 	c.srv.forget(c)
-}
-
-// answer answers the request whose head has been read.
-func (c *conn) answer() {
-	if c.lane == nil {
-		c.lane = c.srv.opt.Edge.Open(c)
-	}
-	c.headUntil = 0
-	c.exchange()
-	c.forgetGathered()
-	if !c.keep {
-		c.over = true
-		return
-	}
-	c.rest()
-}
-
-// rest gives the memory back unless the next request has begun to arrive.
-func (c *conn) rest() {
-	c.idleUntil = after(c.srv.now(), c.idleFor)
-	if c.mem.r == c.mem.w {
-		c.srv.stock.put(c.mem)
-		c.mem = nil
-	} else {
-		c.mem.compact()
-	}
 }
 
 // malformed answers what is no valid request.
@@ -271,13 +247,6 @@ func (c *conn) interruptUp() {
 	if up != nil {
 		up.Interrupt()
 	}
-}
-
-// meet says which connection to the app is to be interrupted: none, if nil.
-func (c *conn) meet(up *upstream.Conn) {
-	c.poking.Lock()
-	c.up = up
-	c.poking.Unlock()
 }
 
 // poke makes a read from the client return.

@@ -189,3 +189,29 @@ func (c *conn) finish(res edge.Result) bool {
 	}
 	return true
 }
+
+// answer answers the request whose head has been read.
+func (c *conn) answer() {
+	if c.lane == nil {
+		c.lane = c.srv.opt.Edge.Open(c)
+	}
+	c.headUntil = 0
+	c.exchange()
+	c.forgetGathered()
+	if !c.keep {
+		c.over = true
+		return
+	}
+	c.rest()
+}
+
+// rest gives the memory back unless the next request has begun to arrive.
+func (c *conn) rest() {
+	c.idleUntil = after(c.srv.now(), c.idleFor)
+	if c.mem.r == c.mem.w {
+		c.srv.stock.put(c.mem)
+		c.mem = nil
+	} else {
+		c.mem.compact()
+	}
+}

@@ -346,3 +346,10 @@ func (c *conn) discard(up *upstream.Conn) {
 	c.meet(nil)
 	c.mem.try.target.Pool().Discard(up)
 }
+
+// meet says which connection to the app is to be interrupted: none, if nil.
+func (c *conn) meet(up *upstream.Conn) {
+	c.poking.Lock()
+	c.up = up
+	c.poking.Unlock()
+}

@@ -62,7 +62,10 @@ type Conn struct {
 
 func newConn(p *Pool, nc net.Conn) *Conn {
 	c := &Conn{pool: p, net: nc, most: p.opt.Buffers.size}
-	c.peek, c.ask, c.draw = c.peekAt, c.askOn, c.drawOn
+	c.peek, c.draw = c.peekAt, c.drawOn
+	// Not a method value: the code of one is at the end of the package, on a page of
+	// its own, and each request comes by four times.
+	c.ask = func(fd uintptr) bool { return c.askOn(fd) }
 	if s, ok := nc.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
 			c.raw = raw
