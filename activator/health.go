@@ -108,7 +108,7 @@ func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{},
 		select {
 		case r := <-tried:
 			so.note(r)
-			if r.ok || ctx.Err() == nil || res.text == "" { // a try that the end cut says less than the one before
+			if cut := passed(ctx); r.ok || !cut || res.text == "" { // one that the end cut says less than the one before
 				res = r
 			}
 		case <-exited:
@@ -131,6 +131,13 @@ func check(ctx context.Context, t probeTarget, h Health, exited <-chan struct{},
 			return res
 		}
 	}
+}
+
+// passed says whether the time is up. What waits until a deadline may know that
+// before ctx does.
+func passed(ctx context.Context) bool {
+	end, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !time.Now().Before(end)
 }
 
 // try is one request on a connection of its own. The connection is made first:

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,29 @@ func TestAnAppThatListensIsFoundAtOnceIfRequestsWaitForIt(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A connect that the end of the time cuts short fails with a timeout of its own,
+// maybe before the context has ended.
+func TestWhatTheEndOfTheTimeCutsIsNotTheLastAnswer(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			app := booting{listens: time.Now(), well: time.Now().Add(time.Hour)}
+			asked := 0
+			target := probeTarget{awaited: func() bool { return false }, dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+				if asked++; asked < 3 {
+					return app.dial(ctx, network, address)
+				}
+				end, _ := ctx.Deadline()
+				time.Sleep(time.Until(end))
+				return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
+			}}
+			res := check(t.Context(), target, Health{Path: "/", Timeout: time.Second}, nil, &probes{})
+			if !strings.Contains(res.text, "answered 503") {
+				t.Errorf("%s", res.text)
+			}
+		})
 	}
 }
 
