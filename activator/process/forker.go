@@ -76,7 +76,8 @@ var (
 	errForkerHangs = errors.New("the process that forks does not answer")
 )
 
-// fork makes a child that waits for its order.
+// fork makes a child that waits for its order. Once it is asked for, the wait for it
+// is bounded and not called off: a child that nobody has heard of could not be reaped.
 func (f *Forker) fork(ctx context.Context, l Launch) (*Pending, error) {
 	var given launchFiles
 	defer given.close()
@@ -84,8 +85,7 @@ func (f *Forker) fork(ctx context.Context, l Launch) (*Pending, error) {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		// The wait for the child is bounded, not its life.
-		soon, cancel := context.WithTimeoutCause(ctx, f.patience, errForkerHangs)
+		soon, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), f.patience, errForkerHangs)
 		p, run, err := f.try(soon, l, &given)
 		cancel()
 		lost := errors.Is(err, errForkerGone) || errors.Is(err, errForkerHangs)
@@ -95,6 +95,8 @@ func (f *Forker) fork(ctx context.Context, l Launch) (*Pending, error) {
 		switch {
 		case !lost:
 			return p, err
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
 		case try == forkTries:
 			return nil, fmt.Errorf("%s did not answer as %s does: is it the usher binary? %w", f.self, child.Verb, err)
 		}

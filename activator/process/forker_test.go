@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -174,6 +175,38 @@ func TestAChildThatEndsUnheardIsReaped(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "no zombie", func() bool { return dead() == 0 })
+}
+
+// A start that is called off while its child is being made knows that child all the
+// same, and reaps it.
+func TestAStartThatIsCalledOffInItsForkLeavesNoZombie(t *testing.T) {
+	onEachGround(t, func(t *testing.T, g *ground) {
+		first := script(t, "exec sleep 600")
+		mustStart(t, g, &first) // there is a forker
+		var pids []int
+		for i := range 60 {
+			l := script(t, "exec sleep 600")
+			g.group(t, &l)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*50*time.Microsecond)
+			if p, err := g.forker.Prepare(ctx, l); err == nil {
+				pids = append(pids, p.Identity().PID)
+				if err := p.Abort(); err != nil {
+					t.Error(err)
+				}
+			} else if left, _ := l.Group.Procs(); len(left) != 0 {
+				t.Errorf("called off after %d µs, and %v are left: %v", i*50, left, err)
+			}
+			cancel()
+		}
+		if len(pids) == 60 {
+			t.Skip("none was called off")
+		}
+		for _, st := range cgroup.Children(os.Getpid()) {
+			if st.Dead {
+				t.Errorf("pid %d is a zombie", st.PID)
+			}
+		}
+	})
 }
 
 func TestAForkThatTheKernelRefusesIsTold(t *testing.T) {
