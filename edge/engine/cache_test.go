@@ -172,6 +172,21 @@ func TestABrokenAnswerIsNotKept(t *testing.T) {
 	}
 }
 
+// A page in the cache has no trailers.
+func TestAnAnswerWithTrailersIsNotKept(t *testing.T) {
+	o := newOrigin(t, each(func(s *stage, _ *http.Request) { s.say(chunkedHead + "6\r\nabcdef\r\n0\r\nX-Sum: 1\r\n\r\n") }))
+	r := newRig(t, rigOptions{cache: newShelf(), app: edge.AppConfig{CacheEnabled: true}})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	for range 2 {
+		c.get("/")
+		a := c.want(200, "abcdef")
+		if status, sum := a.Header.Get("Cache-Status"), a.Trailer.Get("X-Sum"); status != "usher; fwd=uri-miss" || sum != "1" {
+			t.Errorf("%s, with X-Sum %q", status, sum)
+		}
+	}
+}
+
 // C14: a page that a retired generation still delivers is not kept for the new
 // one, and nothing of the old one is served after the switch.
 func TestAPageThatIsLateDoesNotEndInTheNextGeneration(t *testing.T) {

@@ -187,7 +187,7 @@ func (c *conn) endRelay(up *upstream.Conn, cause edge.Cause) {
 	}
 	switch {
 	case x.fill == nil:
-	case cause == edge.CauseNone:
+	case cause == edge.CauseNone && len(up.Trailer()) == 0: // a page of the cache has none, so it would not be the whole
 		x.fill.Commit()
 	default:
 		x.fill.Abort()
