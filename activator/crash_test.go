@@ -570,6 +570,7 @@ func TestStatusTellsWhatWasNotFoundAsItWasRecorded(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				r.apply(r.app("v1"))
 				r.get("v1")
+				settle(time.Second) // the switch is recorded after those who waited are let go
 				c.until(r)
 				r.restart()
 				settle(time.Minute)
