@@ -61,8 +61,8 @@ benchcmp: ## the benchmarks of the hot path beside those of BASE (HEAD~1), in tu
 	@bash .ci/benchcmp $(BASE)
 
 explore: ## the lifecycle core with larger bounds, and every pair of crashes; takes minutes
-	USHER_EXPLORE=full go test -count=1 -v -timeout 60m ./activator/lifecycle
-	USHER_EXPLORE=full go test -count=1 -v -timeout 60m -run CrashAnywhere ./activator
+	USHER_EXPLORE=full go test -count=1 -v -timeout 120m ./activator/lifecycle
+	USHER_EXPLORE=full go test -count=1 -v -timeout 120m -run CrashAnywhere ./activator
 
 fuzz: ## every fuzz target for FUZZ_TIME each
 	@bash .ci/fuzz $(FUZZ_TIME)
