@@ -9,6 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const (
+	// enough requests that are due and have no connection yet are work for napTime.
+	enough  = 16
+	napTime = time.Millisecond
+)
+
+// nap is how long to sleep if the next request is due in wait and so many of those
+// before it have no connection yet. Who waits for a connection does not need to be
+// told of more requests at once: while an app is stopped and started, all of them
+// wait, and waking up for each would cost the machine that starts it as much as the
+// load did.
+func nap(wait time.Duration, backlog int) time.Duration {
+	if wait > 0 && backlog >= enough {
+		return max(wait, napTime)
+	}
+	return wait
+}
+
 // alarm sleeps to a microsecond's precision without holding a thread: runtime
 // timers wake up to a millisecond late when the process is idle, which is more
 // than a whole request takes. It is a timerfd, so the kernel's clock wakes the

@@ -149,7 +149,7 @@ func (r *Run) pace(ctx context.Context) {
 	interrupted := context.AfterFunc(ctx, r.Stop)
 	defer interrupted()
 	for i, at := range r.due {
-		if wait := at - r.elapsed(); wait > 0 {
+		if wait := nap(at-r.elapsed(), len(r.queue)); wait > 0 {
 			if err := r.alarm.sleep(wait); err != nil && !r.stopped() {
 				r.paceErr = err
 				return
