@@ -51,7 +51,9 @@ func (r *runner) opStep(name, detail string) {
 	}
 	for _, o := range r.ops {
 		if o.running() && o.ended == nil && o.concerns(g.Rel, g.Restart) {
-			o.Generation = uint64(a.Gen)
+			if o.fallback == 0 {
+				o.Generation = uint64(a.Gen)
+			}
 			o.step(name, detail, r.act.now())
 			r.tell(o, name+": "+detail)
 		}
@@ -74,9 +76,9 @@ func (r *runner) finish(e lc.Effect, last *lastAttempt) {
 		if e.Reason == lc.ReasonSuperseded && (o.Revision == 0 || o.Revision == uint64(r.state.Desired.Rev)) {
 			continue // the next attempt is about it too
 		}
-		o.Outcome, o.Generation = e.Outcome.String(), uint64(e.Gen)
+		o.Outcome = e.Outcome.String()
 		if o.fallback == 0 { // else what the build that was asked for has left says more
-			o.Exit, o.LogTail, o.Reason = last.exit, last.tail, last.Reason
+			o.Generation, o.Exit, o.LogTail, o.Reason = uint64(e.Gen), last.exit, last.tail, last.Reason
 		}
 		last.operation = o.ID
 		if e.Fallback {
@@ -84,6 +86,9 @@ func (r *runner) finish(e lc.Effect, last *lastAttempt) {
 			continue
 		}
 		st := stateOf(e)
+		if st == OpRestored && o.fallback == 0 { // it has asked for what serves now, not for what failed
+			st = OpDone
+		}
 		if st == OpDone {
 			if e.Mode == lc.Hold {
 				o.step(StepReleased, "parked requests go on", r.act.now())

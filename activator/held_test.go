@@ -205,3 +205,23 @@ func TestAFailedRestartOfWhatServesInThePlaceOfAnotherFallsBackToNothing(t *test
 		}
 	})
 }
+
+// The owner of an app whose fallback has failed as well asks for it again: that it comes
+// up then is what was asked for.
+func TestARetryOfAFallbackThatFailedIsDone(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1 sick=3", fallsBack))
+		r.get("v1")
+		op := r.wantOp(r.deploy("v2 sick"), OpDown)
+		if op.Generation != 2 || !strings.Contains(op.Reason, "500") {
+			t.Errorf("the deploy does not say what failed of it: %+v", op)
+		}
+		settle(time.Minute)
+		r.wantState("down")
+		r.wantOp(r.must(r.act.Restart(context.Background(), Change{App: "hello"}, true)), OpDone)
+		r.get("v1")
+		if s := r.status(); s.Desired != 3 || s.Reported != 3 {
+			t.Errorf("status %+v", s)
+		}
+	})
+}

@@ -205,7 +205,7 @@ func TestTheFallbackOfAFailedHoldIsANewRevisionWithTheGoodBuild(t *testing.T) {
 		r.apply(r.app("v1", hold, func(a *App) { a.Policy.Fallback = true }))
 		r.get("v1")
 		op := r.wantOp(r.deploy("v2 sick"), OpRestored)
-		if op.Revision != 2 || !strings.Contains(op.Reason, "500") || op.Outcome != "restored" {
+		if op.Revision != 2 || op.Generation != 2 || !strings.Contains(op.Reason, "500") || op.Outcome != "restored" {
 			t.Errorf("the deploy does not say what failed: %+v", op)
 		}
 		r.get("v1")

@@ -60,8 +60,8 @@ func newWorld(t *testing.T) *world {
 
 // proc is one process; its script is the text of its artifact, words like
 // "v1 boot=2s exit=3s sick hang stubborn noexec". oom=3s has the kernel kill it then
-// for want of memory, worker=3s a process that it has started. After two runs, twice is
-// noexec. SCRIPT in its environment adds words.
+// for want of memory, worker=3s a process that it has started; sick=3 is the sickness of
+// generation 3. After two runs, twice is noexec. SCRIPT in its environment adds words.
 type proc struct {
 	pid      int
 	app      string
@@ -323,7 +323,7 @@ func (w *world) dial(_ context.Context, _, address string) (net.Conn, error) {
 		case p.has("hang"):
 			_, _ = io.Copy(io.Discard, there) // until the other end gives up
 			return
-		case p.has("sick"):
+		case p.has("sick"), p.has(fmt.Sprint("sick=", p.gen)):
 			status = http.StatusInternalServerError
 		default:
 			w.setHealthy(p.gen)

@@ -302,6 +302,8 @@ func (p *pending) whatServes(ctx context.Context, op admin.Operation) []string {
 	switch {
 	case err != nil:
 		return lines
+	case st.Generation != 0 && op.State == admin.OpRestored:
+		return append(lines, fmt.Sprintf("the build of before serves again, as revision %d, generation %d", st.Revision, st.Generation))
 	case st.Generation != 0:
 		return append(lines, fmt.Sprintf("revision %d, generation %d, is still serving", st.Revision, st.Generation))
 	case op.State == admin.OpDown, st.State == admin.Down:

@@ -244,6 +244,11 @@ func TestAHoldThatFailsStartsThePreviousBuildIfTheSpecSaysSo(t *testing.T) {
 		t.Errorf("want exit code 1 and that the build of before was restored, got %d:\n%s", r.code, r.stderr)
 	}
 	s := u.status("hello")
+	for _, says := range []string{"see usher logs hello --generation 2", fmt.Sprintf("the build of before serves again, as revision %d, generation %d", s.Revision, s.Generation)} {
+		if !strings.Contains(r.stderr, says) {
+			t.Errorf("it does not say %q:\n%s", says, r.stderr)
+		}
+	}
 	if s.Build != before.Build || s.Revision <= 2 || s.Reported != s.Revision {
 		t.Errorf("want the build of before, %s, in a revision of its own; got %s in %d, reported %d", before.Build, s.Build, s.Revision, s.Reported)
 	}
