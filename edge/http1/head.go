@@ -48,35 +48,59 @@ func (h *head) pending(win []byte, opening int) bool {
 	return h.scan-h.pos > opening && controlButTab(win, h.scan) == len(win)
 }
 
-// read reads one field line at the start of b. n = 0 means that b ends first.
-func (f *Field) read(b []byte, nameLimit int) (n int, bad *fault) {
-	i := 0
+// read reads the field line that begins at b[at]. next is where the line after it
+// begins; 0 without a fault means that b ends first.
+func (f *Field) read(b []byte, at, nameLimit int) (next int, bad *fault) {
+	w := wordsAt(b, at)
+	known, colon := w.known(), at+w.size()
+	if known == NameOther || w.size() > nameLimit {
+		if colon, bad = nameEnd(b, at, nameLimit); colon == 0 {
+			return 0, bad
+		}
+		known = class(b[at:colon])
+	}
+	end := control(b, colon+1)
+	if !isLineEnd(b, end) {
+		if end, bad = valueEnd(b, end); end == 0 {
+			return 0, bad
+		}
+	}
+	f.Name, f.Known, f.at = b[at:colon], known, uint32(at)
+	f.plain = b[colon+1] == ' ' && b[colon+2] > ' ' && b[end-1] > ' '
+	if f.plain {
+		f.Value = b[colon+2 : end]
+	} else {
+		f.Value = trim(b[colon+1 : end])
+	}
+	return end + 2, nil
+}
+
+// nameEnd is where the colon after the name at b[at] is. 0 without a fault means
+// that b ends first.
+func nameEnd(b []byte, at, limit int) (int, *fault) {
+	i := at
 	for i < len(b) && fold[b[i]] != 0 {
 		i++
 	}
-	if i > nameLimit {
+	switch {
+	case i-at > limit:
 		return 0, faultNameLong
-	}
-	if i == len(b) {
+	case i == len(b):
 		return 0, nil
+	case b[i] != ':' || i == at:
+		return 0, nameFault(b[at:], i-at)
 	}
-	if b[i] != ':' || i == 0 {
-		return 0, nameFault(b, i)
+	return i, nil
+}
+
+// valueEnd is where the value ends in which b[i] stands, if it is good. 0 without a
+// fault means that b ends first.
+func valueEnd(b []byte, i int) (int, *fault) {
+	i = controlButTab(b, i)
+	if !isLineEnd(b, i) {
+		return 0, lineEnd(b, i)
 	}
-	end := controlButTab(b, i+1)
-	if end == len(b) {
-		return 0, nil
-	}
-	if bad = lineEnd(b, end); bad != nil {
-		return 0, bad
-	}
-	if end+1 == len(b) {
-		return 0, nil
-	}
-	name := b[:i]
-	f.Name, f.Value, f.Known = name, trim(b[i+1:end]), lookup(name)
-	f.plain = b[i+1] == ' ' && len(f.Value) == end-i-len(": ")
-	return end + 2, nil
+	return i, nil
 }
 
 // nameFault says what is wrong with a line whose name stops at b[i].
@@ -94,10 +118,20 @@ func nameFault(b []byte, i int) *fault {
 	return faultName
 }
 
+// atLineEnd says that at b[i] there is what begins the end of a line, or ought to.
+func atLineEnd(b []byte, i int) bool { return i < len(b) && (b[i] == '\r' || b[i] == '\n') }
+
+// isLineEnd says that there is a CRLF at b[i].
+func isLineEnd(b []byte, i int) bool {
+	return i+1 < len(b) && b[i] == '\r' && b[i+1] == '\n'
+}
+
 // lineEnd checks that the control character at b[i] is the CR of a CRLF, as
 // far as b goes.
 func lineEnd(b []byte, i int) *fault {
 	switch {
+	case i == len(b):
+		return nil
 	case b[i] == '\n':
 		return faultBareLF
 	case b[i] != '\r':
@@ -108,24 +142,6 @@ func lineEnd(b []byte, i int) *fault {
 	return nil
 }
 
-// emptyLine reads the line that ends a head, if b starts with a CR. n = 0
-// without a fault means that it does not, or that b ends first.
-func emptyLine(b []byte) (n int, is bool, bad *fault) {
-	if b[0] == '\n' {
-		return 0, true, faultBareLF
-	}
-	if b[0] != '\r' {
-		return 0, false, nil
-	}
-	if len(b) == 1 {
-		return 0, true, nil
-	}
-	if b[1] != '\n' {
-		return 0, true, faultBareCR
-	}
-	return 2, true, nil
-}
-
 // fields reads field lines from pos on and the empty line after them. It
 // calls note with each whose name is in noted. done means that the head is
 // complete and pos behind it.
@@ -134,52 +150,41 @@ func (h *head) fields(win []byte, out *[]Field, l *Limits, noted nameSet, note f
 		h.stop(win)
 		return false, nil
 	}
-	for h.pos < len(win) {
-		b := win[h.pos:]
-		if b[0] == '\r' || b[0] == '\n' {
-			return h.emptyLine(win)
-		}
-		k := len(*out)
+	fields, pos := *out, h.pos
+	for pos < len(win) && !atLineEnd(win, pos) {
+		k := len(fields)
 		if k == l.Fields {
-			return false, faultFieldCount
-		}
-		if k == cap(*out) {
-			*out = append(*out, Field{})[:k]
-		}
-		f := &(*out)[:k+1][k]
-		n, bad := f.read(b, l.Name)
-		if n == 0 {
-			if bad != nil {
-				return false, bad
-			}
+			bad = faultFieldCount
 			break
 		}
-		*out = (*out)[:k+1]
-		f.at = uint32(h.pos)
-		h.pos += n
+		if k == cap(fields) {
+			fields = append(fields, Field{})[:k]
+		}
+		f := &fields[:k+1][k]
+		var next int
+		if next, bad = f.read(win, pos, l.Name); next == 0 {
+			break
+		}
+		fields, pos = fields[:k+1], next
 		if noted.has(f.Known) {
 			if bad = note(f); bad != nil {
-				return false, bad
+				break
 			}
 		}
 	}
-	h.stop(win)
-	return false, nil
-}
-
-// emptyLine reads the line that ends a head.
-func (h *head) emptyLine(win []byte) (done bool, bad *fault) {
-	n, _, bad := emptyLine(win[h.pos:])
-	if bad != nil {
+	*out, h.pos = fields, pos
+	switch {
+	case bad != nil:
 		return false, bad
+	case isLineEnd(win, pos):
+		h.pos = pos + 2
+		h.lines = win[:h.pos]
+		return true, nil
+	case atLineEnd(win, pos):
+		bad = lineEnd(win, pos)
 	}
-	h.pos += n
-	if n == 0 {
-		h.stop(win)
-		return false, nil
-	}
-	h.lines = win[:h.pos]
-	return true, nil
+	h.stop(win)
+	return false, bad
 }
 
 // noteLength reads Content-Length: 1 to 18 digits, once (RFC 9112 section 6.3

@@ -80,9 +80,10 @@ const (
 // nameSet is a set of known names: a test of it costs no look into a table.
 type nameSet uint64
 
-func (s nameSet) has(n Name) bool { return s>>n&1 != 0 }
+// A set has room for every name, so that &63 changes none.
+func (s nameSet) has(n Name) bool { return s>>(n&63)&1 != 0 }
 
-// A set has room for every name: one that nobody cares about has no place here.
+// One more would have no room: a name that nobody cares about has no place here.
 var _ [64 - int(nameCount)]struct{}
 
 // nameText returns the lower-case spelling of every single name.
@@ -113,16 +114,41 @@ func nameText() [nameCount]string {
 
 // The tables below are filled once and only read afterwards.
 var (
-	texts  = nameText()
-	titles = nameTitles(texts)
-	slots  = nameSlots(texts)
+	names  = nameWords(nameText())
+	slots  = nameSlots(names)
+	titles = nameTitles(nameText())
 	fold   = foldTable()
 )
 
-// slotOf hashes a name, of which there is at least one byte. The factors are
-// such that no two known names share a slot.
-func slotOf(length int, first, middle, last byte) uint8 {
-	return uint8(length + int(first)*42 + int(last)*52 + int(middle))
+// opening is how many bytes of a line are looked at for a known name and its colon.
+const opening = 24
+
+// words are a name in lower case, eight bytes in each, and its length in the last
+// one's highest byte.
+type words struct{ x, y, z uint64 }
+
+func (w words) size() int { return int(w.z >> 56) }
+
+// slot hashes a name. The factor is such that no two known names share a slot.
+func (w words) slot() uint8 { return uint8((w.x + w.y + w.z) * nameFactor >> 56) }
+
+const nameFactor = 0x9604f9cdbc012fad
+
+func nameWords(texts [nameCount]string) (names [nameCount]words) {
+	for n, text := range texts {
+		var line [opening]byte
+		copy(line[:], text)
+		line[len(text)] = ':'
+		names[n] = wordsAt(line[:], 0)
+	}
+	return names
+}
+
+func nameSlots(names [nameCount]words) (slots [256]Name) {
+	for n := Accept; n < nameCount; n++ {
+		slots[names[n].slot()] = n
+	}
+	return slots
 }
 
 // spelling is a name in a form that takes no second look elsewhere in memory.
@@ -132,8 +158,6 @@ type spelling struct {
 }
 
 func (s *spelling) name() []byte { return s.text[:s.size] }
-
-func (s *spelling) is(name []byte) bool { return string(s.name()) == string(name) }
 
 // nameTitles returns the spelling with a capital at the start of each word, which
 // most senders use.
@@ -150,14 +174,6 @@ func nameTitles(texts [nameCount]string) (titles [nameCount]spelling) {
 	return titles
 }
 
-func nameSlots(texts [nameCount]string) (slots [256]Name) {
-	for n := Accept; n < nameCount; n++ {
-		s := texts[n]
-		slots[slotOf(len(s), s[0], s[len(s)/2], s[len(s)-1])] = n
-	}
-	return slots
-}
-
 // foldTable maps each token character (RFC 9110 section 5.6.2) to lower case,
 // and `_` to `-` so that look-alikes meet; any other byte is 0.
 func foldTable() (t [256]byte) {
@@ -171,28 +187,69 @@ func foldTable() (t [256]byte) {
 	return t
 }
 
-// lookup finds out which name this is. It must be a token of one byte or more.
-func lookup(name []byte) Name {
-	n := slots[slotOf(len(name), fold[name[0]], fold[name[len(name)/2]], fold[name[len(name)-1]])]
-	switch {
-	case n != NameOther && titles[n].is(name):
-		return n
-	case n == NameOther || !sameFolded(name, texts[n]):
-		n = family(name)
+// wordsAt are the words of the name that begins at b[i], up to a colon. All are 0 if
+// it has none as near as in a known name.
+func wordsAt(b []byte, i int) words {
+	if i+opening > len(b) {
+		return shortWords(b[i:])
 	}
-	if n != NameOther && hasUnderscore(name) {
+	x := folded(wordAt(b, i))
+	if end := match(x, ':'); end != 0 {
+		return words{x & below(end), 0, bytesBelow(end) << 56}
+	}
+	y := folded(wordAt(b, i+8))
+	if end := match(y, ':'); end != 0 {
+		return words{x, y & below(end), (8 + bytesBelow(end)) << 56}
+	}
+	z := folded(wordAt(b, i+16))
+	if end := match(z, ':'); end != 0 {
+		return words{x, y, z&below(end) | (16+bytesBelow(end))<<56}
+	}
+	return words{}
+}
+
+// shortWords are wordsAt(b, 0) for what is shorter than an opening.
+func shortWords(b []byte) words {
+	var line [opening]byte
+	copy(line[:], b)
+	return wordsAt(line[:], 0)
+}
+
+// known is the known name that these are the words of, if they are those of any.
+// As a known name is a token, none of its bytes needs a look of its own.
+func (w words) known() Name {
+	n := slots[w.slot()]
+	if w != names[n] {
+		return NameOther
+	}
+	return n
+}
+
+// class is the class of a name that is not known as it is spelled. It must be a
+// token of one byte or more.
+func class(name []byte) Name {
+	n := family(name)
+	underscore := index(name, '_') >= 0
+	if underscore && n == NameOther {
+		n = dashed(name)
+	}
+	if underscore && n != NameOther {
 		return NameAlias
 	}
 	return n
 }
 
-func hasUnderscore(name []byte) bool {
-	for _, c := range name {
-		if c == '_' {
-			return true
-		}
+// dashed is the name that is known with `-` for `_`.
+func dashed(name []byte) Name {
+	var line [opening]byte
+	if len(name) >= len(line) {
+		return NameOther
 	}
-	return false
+	for i, c := range name {
+		line[i] = fold[c]
+	}
+	line[len(name)] = ':'
+	return wordsAt(line[:], 0).known()
 }
 
 func family(name []byte) Name {

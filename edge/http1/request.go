@@ -94,12 +94,11 @@ func (r *Request) parse(win []byte, l *Limits) (int, *fault) {
 
 // start reads a leading CRLF, if there is one, and the request line.
 func (r *Request) start(win []byte, l *Limits) (done bool, bad *fault) {
-	if r.h.pos == 0 && (win[0] == '\r' || win[0] == '\n') {
-		n, _, bad := emptyLine(win)
-		if n == 0 {
-			return false, bad
+	if r.h.pos == 0 && atLineEnd(win, 0) {
+		if !isLineEnd(win, 0) {
+			return false, lineEnd(win, 0)
 		}
-		r.h.pos = n
+		r.h.pos = 2
 	}
 	r.first = r.h.pos
 	n, bad := r.requestLine(win[r.h.pos:], l)

@@ -104,14 +104,8 @@ func (r *Response) statusLine(b []byte) (n int, bad *fault) {
 	if end > len(form) && b[len(form)] != ' ' {
 		return 0, faultStatusLine
 	}
-	if end == len(b) {
-		return 0, nil
-	}
-	if bad := lineEnd(b, end); bad != nil {
-		return 0, bad
-	}
-	if end+1 == len(b) {
-		return 0, nil
+	if !isLineEnd(b, end) {
+		return 0, lineEnd(b, end)
 	}
 	r.Minor = b[7] - '0'
 	r.Status = int(b[9]-'0')*100 + int(b[10]-'0')*10 + int(b[11]-'0')

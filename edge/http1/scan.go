@@ -10,17 +10,33 @@ const (
 	highBits = 0x8080808080808080
 )
 
+// wordAt is the eight bytes of b from i on, the first of them lowest. (With its end
+// given twice, the slice costs no more than the load.)
+func wordAt(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i : i+8 : i+8]) }
+
+// folded makes lower case of the letters in a word. No byte becomes a letter, a
+// digit, `-` or `:` that was not one before.
+func folded(x uint64) uint64 { return x | x&(0x40*eachByte)>>1 }
+
+// match marks the first byte of a word that is c, in its high bit; later ones may
+// be marked without being c. 0 means that there is none.
+func match(x uint64, c byte) uint64 {
+	x ^= uint64(c) * eachByte
+	return (x - eachByte) &^ x & highBits
+}
+
+// bytesBelow is how many bytes are before the first that is marked.
+func bytesBelow(marks uint64) uint64 { return uint64(bits.TrailingZeros64(marks)) >> 3 }
+
+// below covers the bytes before the first that is marked.
+func below(marks uint64) uint64 { return (marks ^ (marks - 1)) >> 8 }
+
 // control returns the index, from i on, of the first control character in b
 // (below 0x20, HTAB included, or 0x7f), or len(b).
 func control(b []byte, i int) int {
 	for ; i+8 <= len(b); i += 8 {
-		x := binary.LittleEndian.Uint64(b[i:])
-		low := (x - 0x20*eachByte) &^ x
-		del := x ^ 0x7f*eachByte
-		del = (del - eachByte) &^ del
-		// A borrow can only set bits above a true hit, so the lowest one is true.
-		if m := (low | del) & highBits; m != 0 {
-			return i + bits.TrailingZeros64(m)>>3
+		if marks := controls(wordAt(b, i)); marks != 0 {
+			return i + int(bytesBelow(marks))
 		}
 	}
 	for ; i < len(b); i++ {
@@ -29,6 +45,13 @@ func control(b []byte, i int) int {
 		}
 	}
 	return i
+}
+
+// controls marks the control characters of a word. One up, 0x7f is 0x80, and the
+// others are up to 0x20; no byte carries into the next.
+func controls(x uint64) uint64 {
+	up := x&^highBits + eachByte
+	return ^(up&^highBits + (0x7f-0x20)*eachByte | x) & highBits
 }
 
 // controlButTab is control, with HTAB allowed (RFC 9110 section 5.5).

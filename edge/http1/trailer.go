@@ -27,9 +27,9 @@ func (f *Framer) trailerLine() *fault {
 // section may move while it grows.
 func (f *Framer) readTrailer() *fault {
 	lines := 0
-	for b := f.section; len(b) > 0; {
+	for at := 0; at < len(f.section); {
 		var field Field
-		n, bad := field.read(b, DefaultName)
+		next, bad := field.read(f.section, at, DefaultName)
 		if bad != nil {
 			return bad
 		}
@@ -42,7 +42,7 @@ func (f *Framer) readTrailer() *fault {
 		case trailerRefused:
 			return faultTrailer
 		}
-		b = b[n:]
+		at = next
 	}
 	return nil
 }
