@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -36,10 +37,10 @@ func appendJSON(b []byte, e *edge.Entry, s *stamps) []byte {
 	if e.App != "" {
 		b = word(append(b, `","app":"`...), e.App)
 	}
-	b = text(append(b, `","client":"`...), e.Client)
-	b = text(append(b, `","method":"`...), e.Method)
-	b = text(append(b, `","host":"`...), e.Host)
-	b = text(append(b, `","target":"`...), e.Target)
+	b = text(append(b, `","client":"`...), e.Client, escapeJSON)
+	b = text(append(b, `","method":"`...), e.Method, escapeJSON)
+	b = text(append(b, `","host":"`...), e.Host, escapeJSON)
+	b = text(append(b, `","target":"`...), e.Target, escapeJSON)
 	b = append(b, `","protocol":"`...)
 	b = integer(append(b, `HTTP/1.`...), int64(e.Minor))
 	status := statusOf(e)
@@ -62,8 +63,8 @@ func appendJSON(b []byte, e *edge.Entry, s *stamps) []byte {
 		b = append(b, '"')
 	}
 	b = integer(append(b, `,"retries":`...), int64(e.Retries))
-	b = text(append(b, `,"id":"`...), e.ID)
-	b = word(append(b, `","ending":"`...), e.Result.Ending.String())
+	b = text(append(b, `,"id":"`...), e.ID, escapeJSON)
+	b = append(append(b, `","ending":"`...), e.Result.Ending.String()...)
 	if e.Result.Cause != edge.CauseNone {
 		b = word(append(b, `","cause":"`...), e.Result.Cause.String())
 	}
@@ -98,13 +99,10 @@ func (a *stamps) of(t time.Time, layout string) []byte {
 // appendTime appends a time in UTC with microseconds.
 func appendTime(b []byte, t time.Time, s *stamps) []byte {
 	b = append(b, s.of(t.UTC(), "2006-01-02T15:04:05.")...)
-	b = append(b, "000000Z"...)
-	micros := uint(t.Nanosecond() / 1000)
-	for i := len(b) - len("0Z"); micros > 0; i-- {
-		b[i] = byte('0' + micros%10)
-		micros /= 10
-	}
-	return b
+	// Of eight digits, the first two are 0, and there is a place behind the last.
+	micros := digits(uint64(t.Nanosecond()/1000))>>16 + '0'*each + ('Z'-'0')<<48
+	b = binary.LittleEndian.AppendUint64(b, micros)
+	return b[:len(b)-1]
 }
 
 // statusOf is the status to log: 499 for a client that left before it had the
@@ -134,9 +132,9 @@ func appendCombined(b []byte, e *edge.Entry, s *stamps) []byte {
 	if len(e.Method) == 0 {
 		b = append(b, '-')
 	} else {
-		b = escape(b, e.Method, escapeC)
+		b = text(b, e.Method, escapeC)
 		b = append(b, ' ')
-		b = escape(b, e.Target, escapeC)
+		b = text(b, e.Target, escapeC)
 		b = append(b, " HTTP/1."...)
 		b = strconv.AppendUint(b, uint64(e.Minor), 10)
 	}
@@ -162,7 +160,7 @@ func field(b []byte, h edge.Header, name string) []byte {
 	if len(v) == 0 {
 		return append(b, '-', '"')
 	}
-	return append(escape(b, v[:min(len(v), maxField)], escapeC), '"')
+	return append(text(b, v[:min(len(v), maxField)], escapeC), '"')
 }
 
 func orDash(b []byte, n int64) []byte {
@@ -188,16 +186,15 @@ func plainToken(s []byte) bool {
 // bytes: then they are part of the code, and not scattered over the pages on which
 // the program has its strings.
 
-// text appends a string that stands in quotes.
+// text appends a string that stands in quotes, a character that is not clean by
+// means of one.
 //
 //go:noinline
-func text(b, s []byte) []byte {
-	start := len(b)
-	b = append(b, s...)
-	if clean(b[start:]) < len(s) {
-		b = escape(b[:start], s, escapeJSON)
+func text(b, s []byte, one escaper) []byte {
+	if !plain(s) {
+		return escape(b, s, one)
 	}
-	return b
+	return append(b, s...)
 }
 
 // word is text. One that needs no escape, as all but a reason do, is not copied on
@@ -205,9 +202,8 @@ func text(b, s []byte) []byte {
 //
 //go:noinline
 func word(b []byte, s string) []byte {
-	start := len(b)
 	b = append(b, s...)
-	if clean(b[start:]) < len(s) {
+	if start := len(b) - len(s); !plain(b[start:]) {
 		b = escape(b[:start], []byte(s), escapeJSON)
 	}
 	return b
@@ -216,20 +212,25 @@ func word(b []byte, s string) []byte {
 //go:noinline
 func integer(b []byte, n int64) []byte {
 	switch {
-	case n < 0:
-		return strconv.AppendInt(b, n, 10)
-	case n < 10:
+	case uint64(n) < 10:
 		return append(b, byte('0'+n))
+	case uint64(n) >= 1e8:
+		return strconv.AppendInt(b, n, 10)
 	}
-	var digits [20]byte
-	i := len(digits)
-	for v := uint64(n); ; v /= 10 {
-		i--
-		digits[i] = byte('0' + v%10)
-		if v < 10 {
-			return append(b, digits[i:]...)
-		}
-	}
+	d := digits(uint64(n))
+	zeros := bits.TrailingZeros64(d) >> 3
+	b = binary.LittleEndian.AppendUint64(b, (d+'0'*each)>>(8*zeros))
+	return b[:len(b)-zeros]
+}
+
+// digits are the eight decimal digits of n, which has no more; the first is the
+// lowest byte. It halves n, and then both halves, and then all four.
+func digits(n uint64) uint64 {
+	x := n/1e4 | n%1e4<<32
+	hundreds := x * 5243 >> 19 & 0x7f_0000_007f
+	x = hundreds | (x-hundreds*100)<<16
+	tens := x * 103 >> 10 & 0xf_000f_000f_000f
+	return tens | (x-tens*10)<<8
 }
 
 // milliseconds has three decimals: a microsecond counts.
@@ -242,38 +243,53 @@ func milliseconds(b []byte, d time.Duration) []byte {
 	return append(b, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
 }
 
-// clean is how many bytes at the start of s can stand between quotes as they
-// are: UTF-8 that prints, without quote and backslash. Eight bytes are looked at
-// in one go, and so are the last ones, together with some that were before.
-func clean(s []byte) int {
-	for i := 0; i < len(s); i += 8 {
-		var x uint64
-		switch {
-		case i+8 <= len(s):
-			x = binary.LittleEndian.Uint64(s[i:])
-		case len(s) >= 8:
-			x = binary.LittleEndian.Uint64(s[len(s)-8:])
-		default:
-			x = few(s)
-		}
-		if !plain(x) {
-			return i + cleanRunes(s[i:])
+const each = 0x0101010101010101 // byte of a word
+
+// plain says whether s is all clean and ASCII. Eight bytes are looked at in one go,
+// and so are the last ones, together with some that were before.
+func plain(s []byte) bool {
+	if len(s) < 8 {
+		return unclean(few(s)) == 0
+	}
+	for i := 0; i+8 < len(s); i += 8 {
+		if unclean(wordAt(s, i)) != 0 {
+			return false
 		}
 	}
-	return len(s)
+	return unclean(wordAt(s, len(s)-8)) == 0
 }
 
-// few are less than eight bytes, with blanks for what there is not.
+// few are less than eight bytes, some of them twice, with blanks for what there is not.
 func few(s []byte) uint64 {
-	x := uint64(0x2020202020202020)
-	for _, c := range s {
-		x = x<<8 | uint64(c)
+	const blanks = ' ' * each
+	switch n := len(s); {
+	case n >= 4:
+		return uint64(binary.LittleEndian.Uint32(s)) | uint64(binary.LittleEndian.Uint32(s[n-4:]))<<32
+	case n > 0:
+		return blanks&^0xffffff | uint64(s[0]) | uint64(s[n/2])<<8 | uint64(s[n-1])<<16
+	default:
+		return blanks
 	}
-	return x
 }
 
-// cleanRunes is clean for what has to be looked at one by one.
-func cleanRunes(s []byte) int {
+// wordAt is the eight bytes of b from i on, the first of them lowest.
+func wordAt(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i : i+8 : i+8]) }
+
+// unclean marks, in its high bit, each byte of a word that is not clean or not ASCII.
+// Seven bits have room to be added to, so no byte changes the next: below 0x21 are
+// the control characters and, with 2 turned round, the quote; one below 0x80 is DEL.
+func unclean(x uint64) uint64 {
+	const high = 0x80 * each
+	low := x &^ high
+	notControl := low ^ 2*each + (0x80-0x21)*each
+	notBackslash := low ^ '\\'*each + 0x7f*each
+	del := low + each
+	return (x | del | ^(notControl & notBackslash)) & high
+}
+
+// clean is how many bytes at the start of s can stand between quotes as they are:
+// UTF-8 that prints, without quote and backslash.
+func clean(s []byte) int {
 	for i := 0; i < len(s); {
 		if c := s[i]; c < utf8.RuneSelf {
 			if c < ' ' || c == '"' || c == '\\' || c == 0x7f {
@@ -291,18 +307,11 @@ func cleanRunes(s []byte) int {
 	return len(s)
 }
 
-// plain says whether eight bytes are all clean and ASCII. Of x, a byte below n
-// sets the high bit of (x-n)&^x, at least the lowest such byte does.
-func plain(x uint64) bool {
-	const each, high = 0x0101010101010101, 0x8080808080808080
-	control := (x - ' '*each) &^ x
-	quote, slash, del := x^'"'*each, x^'\\'*each, x^0x7f*each
-	quote, slash, del = (quote-each)&^quote, (slash-each)&^slash, (del-each)&^del
-	return (x|control|quote|slash|del)&high == 0
-}
+// escaper appends a character that is not clean.
+type escaper func(b, c []byte) []byte
 
 // escape appends s; what is not clean goes through one, a character at a time.
-func escape(b, s []byte, one func(b, c []byte) []byte) []byte {
+func escape(b, s []byte, one escaper) []byte {
 	for {
 		n := clean(s)
 		b = append(b, s[:n]...)

@@ -3,6 +3,9 @@ package accesslog
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -221,5 +224,60 @@ func TestTimesHaveMicroseconds(t *testing.T) {
 		if got, want := string(appendTime(nil, at, new(stamps))), at.Format("2006-01-02T15:04:05.000000Z"); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+func TestEachByteIsEscapedOrNotAtEveryPlace(t *testing.T) {
+	const before = "\"\\\x00\x7f\xff" // what is there already does not count
+	for size := range 26 {
+		for at := range size {
+			for c := range 256 {
+				in := bytes.Repeat([]byte("~ "), 13)[:size]
+				in[at] = byte(c)
+				want := string(in)
+				if c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+					want = string(in[:at]) + string(escapeJSON(nil, in[at:at+1])) + string(in[at+1:])
+				}
+				if got := plain(in); got != (want == string(in)) {
+					t.Fatalf("%q: %t", in, got)
+				}
+				for _, got := range [][]byte{text([]byte(before), in, escapeJSON), word([]byte(before), string(in))} {
+					if string(got) != before+want {
+						t.Fatalf("%q: %q, want %q", in, got[len(before):], want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestNumbersAreWrittenAsTheyAre(t *testing.T) {
+	numbers := []int64{-1, math.MinInt64, math.MaxInt64, 1e8, 1e9}
+	for n := range int64(20_000) {
+		numbers = append(numbers, n, n*5003)
+	}
+	for power := int64(10); power <= 1e8; power *= 10 {
+		numbers = append(numbers, power-1, power, power+1)
+	}
+	for _, n := range numbers {
+		if got, want := string(integer(nil, n)), strconv.FormatInt(n, 10); got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+		d := time.Duration(n) * time.Microsecond
+		if got, want := string(milliseconds(nil, d)), fmt.Sprintf("%d.%03d", max(0, d.Microseconds())/1000, max(0, d.Microseconds())%1000); got != want {
+			t.Fatalf("%v: %s, want %s", d, got, want)
+		}
+	}
+}
+
+func BenchmarkLine(b *testing.B) {
+	e, room := entry(), make([]byte, 0, 1<<10)
+	for name, line := range map[string]func([]byte, *edge.Entry, *stamps) []byte{"JSON": appendJSON, "Combined": appendCombined} {
+		b.Run(name, func(b *testing.B) {
+			s := new(stamps)
+			for b.Loop() {
+				line(room, e, s)
+			}
+		})
 	}
 }
