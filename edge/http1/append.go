@@ -8,32 +8,46 @@ package http1
 // passage is the way of the fields of a head from one message to the next.
 type passage struct {
 	head   *head
-	fields []Field
+	fields []Field // all to the end of the head
 	names  nameSet // those that pass unless Connection names them
 	with   nameSet // those that pass in any case
 
-	from, to int // of head.lines: what is to be copied and has not been; both 0: nothing
+	from int // of head.lines: what is to be copied and has not been begins here
 }
 
 // append appends the fields: plain ones that pass as they came, all else as other
 // does it.
 func (p *passage) append(dst []byte, other func([]byte, *Field) []byte) []byte {
-	from, to := p.from, p.to
-	for i := range p.fields {
-		f := &p.fields[i]
-		passes := p.with.has(f.Known) || p.names.has(f.Known) && (!p.head.named || !p.head.drops(p.fields, f))
-		if !passes || !f.plain {
-			dst = append(dst, p.head.lines[from:to]...)
-			from, to = 0, 0
-			dst = other(dst, f)
-			continue
-		}
-		if to == 0 {
-			from = int(f.at)
-		}
-		to = f.end()
+	if !p.head.named {
+		p.with |= p.names
 	}
-	return append(dst, p.head.lines[from:to]...)
+	for i := p.stop(0); ; i = p.stop(i + 1) {
+		dst = append(dst, p.head.lines[p.from:p.lineAt(i)]...)
+		if i == len(p.fields) {
+			return dst
+		}
+		dst = other(dst, &p.fields[i])
+		p.from = p.lineAt(i + 1)
+	}
+}
+
+// stop is the first field, from i on, that cannot be copied, or where they end.
+func (p *passage) stop(i int) int {
+	for ; i < len(p.fields); i++ {
+		f := &p.fields[i]
+		if !f.plain || !p.with.has(f.Known) && (!p.names.has(f.Known) || p.head.drops(p.fields, f)) {
+			break
+		}
+	}
+	return i
+}
+
+// lineAt is where the line of a field begins, or that of the end.
+func (p *passage) lineAt(i int) int {
+	if i < len(p.fields) {
+		return int(p.fields[i].at)
+	}
+	return max(0, len(p.head.lines)-len("\r\n"))
 }
 
 // withLength is Content-Length if it is to pass and can be copied.

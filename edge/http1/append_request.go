@@ -80,9 +80,10 @@ func AppendRequest(dst []byte, r *Request, f *Forward) []byte {
 	w := forwarder{r: r, f: f}
 	p := passage{head: &r.h, fields: r.Fields, names: requestPasses, with: r.h.withLength(r.Length >= 0)}
 	if w.opensPlainly() {
-		p.from, p.to, p.fields = r.first, r.Fields[0].end(), r.Fields[1:]
+		p.from, p.fields = r.first, r.Fields[1:]
 	} else {
 		dst = w.opening(dst)
+		p.from = p.lineAt(0)
 	}
 	dst = p.append(dst, w.field)
 	dst = w.additions(dst)

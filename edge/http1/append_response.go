@@ -37,10 +37,9 @@ func responseRuleTable() (t [nameCount]uint8) {
 func AppendResponse(dst []byte, r *Response, a *Answer) []byte {
 	chunked := a.Chunked && a.Minor == 1 && r.Length < 0
 	p := passage{head: &r.h, fields: r.Fields, names: responsePasses, with: r.h.withLength(r.keepsLength())}
-	if r.plain > 0 {
-		p.to = r.plain
-	} else {
+	if !r.plain {
 		dst = appendStatus(dst, r)
+		p.from = p.lineAt(0)
 	}
 	w := answerer{r: r, a: a, chunked: chunked}
 	dst = p.append(dst, w.field)

@@ -1,7 +1,10 @@
 package http1
 
 import (
+	"bytes"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -125,3 +128,60 @@ func TestAValueReadsTheSameByByte(t *testing.T) {
 		}
 	}
 }
+
+var strictHost = regexp.MustCompile(`^([0-9A-Za-z_-]+(?:\.[0-9A-Za-z_-]+)*\.?)(?::0*([1-9][0-9]*))?$`)
+
+// slowHost is what authority finds, but that it knows no addresses.
+func slowHost(b []byte) (n int, port uint16, ok bool) {
+	m := strictHost.FindSubmatch(b)
+	if m == nil {
+		return 0, 0, false
+	}
+	labels := strings.Split(strings.TrimSuffix(string(m[1]), "."), ".")
+	number, _ := strconv.Atoi(string(m[2]))
+	fits := number <= 65535 && len(b)-len(m[1]) <= len(":65535")
+	if strings.Trim(labels[len(labels)-1], "0123456789") == "" || !fits {
+		return 0, 0, false
+	}
+	return len(m[1]), uint16(number), true
+}
+
+func TestAHostReadsTheSameByByte(t *testing.T) {
+	for _, host := range []string{"a", "a.", "a:80", "app0.bench.localhost", "a_b.x-9.test.:65535", "123.test:00001", "a.9z"} {
+		for at := range len(host) {
+			for c := range 256 {
+				for _, next := range []byte("x.-7_:/") {
+					b := []byte(host)
+					b[at] = byte(c)
+					if at+1 < len(b) && next != 'x' {
+						b[at+1] = next
+					}
+					n, port, ok := authority(b)
+					if wantN, wantPort, want := slowHost(b); ok != want || ok && (n != wantN || port != wantPort) {
+						t.Fatalf("%q: %d, %d, %t, want %d, %d, %t", b, n, port, ok, wantN, wantPort, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestAMethodAndATargetReadTheSameByByte(t *testing.T) {
+	for c := range 256 {
+		for at := range 18 {
+			b := bytes.Repeat([]byte("x"), 18)
+			b[at] = byte(c)
+			line := "/" + string(b) + " HTTP/1.1\r\n"
+			if n, bad := targetEnd([]byte(line), 0, 0, DefaultTarget); (bad == nil && n == 1+len(b)) != (c > ' ' && c < 0x7f && c != '#' && c != '%') {
+				t.Fatalf("%q: %d, %v", line, n, bad)
+			}
+			var r Request
+			n, bad := r.requestLine([]byte(string(b)+" / HTTP/1.1\r\n"), &Limits{Target: DefaultTarget})
+			if (bad == nil && n > 0) != strictName.Match(b) {
+				t.Fatalf("%q: %d, %v", b, n, bad)
+			}
+		}
+	}
+}
+
+var strictName = regexp.MustCompile(`^[!#$%&'*+\-.^_\x60|~0-9A-Za-z]+$`)

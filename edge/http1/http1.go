@@ -75,6 +75,3 @@ type Field struct {
 	plain bool   // its line is Name, colon, one blank, Value and CRLF, so that it can be copied as it is
 	at    uint32 // where in the head its line begins
 }
-
-// end is where the line of a plain field ends.
-func (f *Field) end() int { return int(f.at) + len(f.Name) + len(": ") + len(f.Value) + len("\r\n") }

@@ -18,7 +18,7 @@ type Response struct {
 	Upgrade []byte
 
 	h      head
-	plain  int  // where the status line ends if it can be copied as it is, else 0
+	plain  bool // the status line can be copied as it is
 	toHead bool // the answer to a HEAD
 }
 
@@ -113,9 +113,7 @@ func (r *Response) statusLine(b []byte) (n int, bad *fault) {
 		return 0, faultStatusLine
 	}
 	r.Reason = b[min(len(form)+1, end):end]
-	if r.Minor == 1 && end > len(form) {
-		r.plain = end + 2
-	}
+	r.plain = r.Minor == 1 && end > len(form)
 	return end + 2, nil
 }
 

@@ -4,26 +4,32 @@ package http1
 // section 3). The longest registered one has 17 bytes.
 const maxMethod = 64
 
-// How a byte may stand in a request target.
+// Where a byte may stand.
 const (
-	refused = iota
-	plain
-	percent
-	blank
+	inTarget = 1 << iota // of a request, as it is
+	inToken              // a method
+	inLabel              // of a host name
 )
 
-var (
-	targetBytes = targetTable()
-	star        = []byte("*") // only read
-)
+// kinds has what a request line and Host need of each byte in one place, which is
+// read for each request and not at hand.
+var kinds = kindTable()
 
-func targetTable() (t [256]uint8) {
+var star = []byte("*") // only read
+
+func kindTable() (t [256]uint8) {
 	for c := 0x21; c <= 0x7e; c++ {
-		t[c] = plain
+		t[c] = inTarget
 	}
-	t['#'] = refused
-	t['%'] = percent
-	t[' '] = blank
+	t['#'], t['%'] = 0, 0
+	for c, lower := range foldTable() {
+		switch {
+		case isDigit(lower), 'a' <= lower && lower <= 'z', lower == '-':
+			t[c] |= inToken | inLabel
+		case lower != 0:
+			t[c] |= inToken
+		}
+	}
 	return t
 }
 
@@ -31,7 +37,7 @@ func targetTable() (t [256]uint8) {
 // n = 0 means that b ends first.
 func (r *Request) requestLine(b []byte, l *Limits) (n int, bad *fault) {
 	m := 0
-	for m < len(b) && fold[b[m]] != 0 {
+	for m < len(b) && kinds[b[m]]&inToken != 0 {
 		m++
 	}
 	if m > maxMethod {
@@ -69,13 +75,13 @@ func (r *Request) requestLine(b []byte, l *Limits) (n int, bad *fault) {
 // must not stand in a target.
 func targetEnd(b []byte, start, i, limit int) (int, *fault) {
 	for ; i < len(b); i++ {
-		if kind := targetBytes[b[i]]; kind != plain {
+		if kinds[b[i]]&inTarget == 0 {
 			switch {
-			case kind == blank && i == start:
+			case b[i] == ' ' && i == start:
 				return 0, faultRequestLine
-			case kind == blank:
+			case b[i] == ' ':
 				return i, nil
-			case kind == refused:
+			case b[i] != '%':
 				return 0, targetFault(b, i)
 			case !escape(b[i:]):
 				return 0, faultEscape

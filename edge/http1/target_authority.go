@@ -18,10 +18,7 @@ func authority(b []byte) (n int, port uint16, ok bool) {
 			return 0, 0, false
 		}
 	} else {
-		n = index(b, ':')
-		if n < 0 {
-			n = len(b)
-		}
+		n = hostEnd(b)
 		if !isName(b[:n]) {
 			return 0, 0, false
 		}
@@ -31,6 +28,18 @@ func authority(b []byte) (n int, port uint16, ok bool) {
 	}
 	port, ok = portNumber(b[n:])
 	return n, port, ok
+}
+
+// hostEnd is where the port begins, if it looks as if there was one, else len(b).
+func hostEnd(b []byte) int {
+	i := len(b)
+	for i > 0 && isDigit(b[i-1]) {
+		i--
+	}
+	if i > 0 && b[i-1] == ':' {
+		return i - 1
+	}
+	return len(b)
 }
 
 // portNumber reads a colon and 1 to 65535.
@@ -51,7 +60,7 @@ func isName(b []byte) bool {
 	}
 	begins := true // a label, which must not be empty
 	for _, c := range b {
-		if inLabel(c) {
+		if kinds[c]&inLabel != 0 {
 			begins = false
 			continue
 		}
@@ -61,19 +70,6 @@ func isName(b []byte) bool {
 		begins = true
 	}
 	return !endsInNumber(b) || isIPv4(b)
-}
-
-// inLabel accepts letters, digits, `-` and `_`. It needs no table: one of those
-// would be read once for each request, from memory that is not at hand.
-func inLabel(c byte) bool {
-	const (
-		low  = 1<<'-' | (1<<10-1)<<'0'
-		high = (1<<26-1)<<('A'-64) | (1<<26-1)<<('a'-64) | 1<<('_'-64)
-	)
-	if c < 64 {
-		return uint64(low)>>c&1 != 0
-	}
-	return c < 128 && uint64(high)>>(c-64)&1 != 0
 }
 
 // endsInNumber reports whether the last label is all digits.
