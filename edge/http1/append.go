@@ -1,5 +1,7 @@
 package http1
 
+import "encoding/binary"
+
 // A head mostly goes on as it came, but for a few lines. So lines that pass and
 // follow each other are copied in one piece: what is done for each field is small,
 // and so is the code that does it, which counts for more as it is never at hand
@@ -94,15 +96,26 @@ func appendInt(dst, name []byte, n int64) []byte {
 //
 //go:noinline
 func appendDecimal(dst []byte, n int64) []byte {
-	var digits [20]byte
-	i := len(digits)
-	for v := uint64(n); ; v /= 10 {
-		i--
-		digits[i] = byte('0' + v%10)
-		if v < 10 {
-			return append(dst, digits[i:]...)
-		}
+	zeros, rest := 0, n/1e8
+	digits := Digits(uint64(n - rest*1e8))
+	if rest > 0 {
+		dst = appendDecimal(dst, rest)
+	} else {
+		zeros = min(7, int(bytesBelow(digits)))
 	}
+	dst = binary.LittleEndian.AppendUint64(dst, (digits+'0'*eachByte)>>(8*zeros&63))
+	return dst[:len(dst)-zeros]
+}
+
+// Digits are the eight decimal digits of n, which has no more, as numbers in the
+// bytes of a word; the first is the lowest. It takes n apart into halves of four
+// digits, those into halves of two, and those into digits.
+func Digits(n uint64) uint64 {
+	x := n/1e4 | n%1e4<<32
+	hundreds := x * 5243 >> 19 & 0x7f_0000_007f
+	x = hundreds | (x-hundreds*100)<<16
+	tens := x * 103 >> 10 & 0xf_000f_000f_000f
+	return tens | (x-tens*10)<<8
 }
 
 // appendVia appends our own hop.

@@ -1,6 +1,8 @@
 package http1
 
 import (
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -73,5 +75,20 @@ func TestNothingThatNobodySentStandsBetweenLines(t *testing.T) {
 	r = mustResponse(t, "GET", "HTTP/1.1 200 OK\r\nA: 1\r\ncontent-length: 007\r\nB: 2\r\n\r\n")
 	if got := string(AppendResponse(nil, r, &Answer{Minor: 1, KeepAlive: true})); got != "HTTP/1.1 200 OK\r\nA: 1\r\ncontent-length: 7\r\nB: 2\r\n\r\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestNumbersAreWrittenAsTheyAre(t *testing.T) {
+	numbers := []int64{math.MaxInt64}
+	for n := range int64(20_000) {
+		numbers = append(numbers, n, n*5003, n*123_456_789_012)
+	}
+	for power := int64(1); power < 1e18; power *= 10 {
+		numbers = append(numbers, power-1, power, power+1)
+	}
+	for _, n := range numbers {
+		if got, want := string(appendDecimal([]byte("t="), n)), fmt.Sprintf("t=%d", n); got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
 	}
 }

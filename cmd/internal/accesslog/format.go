@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/http1"
 )
 
 // appendJSON appends e as one JSON object and a line end. Always there:
@@ -37,10 +38,10 @@ func appendJSON(b []byte, e *edge.Entry, s *stamps) []byte {
 	if e.App != "" {
 		b = word(append(b, `","app":"`...), e.App)
 	}
-	b = text(append(b, `","client":"`...), e.Client, escapeJSON)
-	b = text(append(b, `","method":"`...), e.Method, escapeJSON)
-	b = text(append(b, `","host":"`...), e.Host, escapeJSON)
-	b = text(append(b, `","target":"`...), e.Target, escapeJSON)
+	b = text(append(b, `","client":"`...), e.Client)
+	b = text(append(b, `","method":"`...), e.Method)
+	b = text(append(b, `","host":"`...), e.Host)
+	b = text(append(b, `","target":"`...), e.Target)
 	b = append(b, `","protocol":"`...)
 	b = integer(append(b, `HTTP/1.`...), int64(e.Minor))
 	status := statusOf(e)
@@ -63,7 +64,7 @@ func appendJSON(b []byte, e *edge.Entry, s *stamps) []byte {
 		b = append(b, '"')
 	}
 	b = integer(append(b, `,"retries":`...), int64(e.Retries))
-	b = text(append(b, `,"id":"`...), e.ID, escapeJSON)
+	b = text(append(b, `,"id":"`...), e.ID)
 	b = append(append(b, `","ending":"`...), e.Result.Ending.String()...)
 	if e.Result.Cause != edge.CauseNone {
 		b = word(append(b, `","cause":"`...), e.Result.Cause.String())
@@ -100,7 +101,7 @@ func (a *stamps) of(t time.Time, layout string) []byte {
 func appendTime(b []byte, t time.Time, s *stamps) []byte {
 	b = append(b, s.of(t.UTC(), "2006-01-02T15:04:05.")...)
 	// Of eight digits, the first two are 0, and there is a place behind the last.
-	micros := digits(uint64(t.Nanosecond()/1000))>>16 + '0'*each + ('Z'-'0')<<48
+	micros := http1.Digits(uint64(t.Nanosecond()/1000))>>16 + '0'*each + ('Z'-'0')<<48
 	b = binary.LittleEndian.AppendUint64(b, micros)
 	return b[:len(b)-1]
 }
@@ -132,9 +133,9 @@ func appendCombined(b []byte, e *edge.Entry, s *stamps) []byte {
 	if len(e.Method) == 0 {
 		b = append(b, '-')
 	} else {
-		b = text(b, e.Method, escapeC)
+		b = textC(b, e.Method)
 		b = append(b, ' ')
-		b = text(b, e.Target, escapeC)
+		b = textC(b, e.Target)
 		b = append(b, " HTTP/1."...)
 		b = strconv.AppendUint(b, uint64(e.Minor), 10)
 	}
@@ -160,7 +161,15 @@ func field(b []byte, h edge.Header, name string) []byte {
 	if len(v) == 0 {
 		return append(b, '-', '"')
 	}
-	return append(text(b, v[:min(len(v), maxField)], escapeC), '"')
+	return append(textC(b, v[:min(len(v), maxField)]), '"')
+}
+
+// textC is text in the combined format.
+func textC(b, s []byte) []byte {
+	if !plain(s) {
+		return escape(b, s, escapeC)
+	}
+	return append(b, s...)
 }
 
 func orDash(b []byte, n int64) []byte {
@@ -186,13 +195,12 @@ func plainToken(s []byte) bool {
 // bytes: then they are part of the code, and not scattered over the pages on which
 // the program has its strings.
 
-// text appends a string that stands in quotes, a character that is not clean by
-// means of one.
+// text appends a string that stands in quotes.
 //
 //go:noinline
-func text(b, s []byte, one escaper) []byte {
+func text(b, s []byte) []byte {
 	if !plain(s) {
-		return escape(b, s, one)
+		return escape(b, s, escapeJSON)
 	}
 	return append(b, s...)
 }
@@ -217,20 +225,10 @@ func integer(b []byte, n int64) []byte {
 	case uint64(n) >= 1e8:
 		return strconv.AppendInt(b, n, 10)
 	}
-	d := digits(uint64(n))
+	d := http1.Digits(uint64(n))
 	zeros := bits.TrailingZeros64(d) >> 3
-	b = binary.LittleEndian.AppendUint64(b, (d+'0'*each)>>(8*zeros))
+	b = binary.LittleEndian.AppendUint64(b, (d+'0'*each)>>(8*zeros&63))
 	return b[:len(b)-zeros]
-}
-
-// digits are the eight decimal digits of n, which has no more; the first is the
-// lowest byte. It halves n, and then both halves, and then all four.
-func digits(n uint64) uint64 {
-	x := n/1e4 | n%1e4<<32
-	hundreds := x * 5243 >> 19 & 0x7f_0000_007f
-	x = hundreds | (x-hundreds*100)<<16
-	tens := x * 103 >> 10 & 0xf_000f_000f_000f
-	return tens | (x-tens*10)<<8
 }
 
 // milliseconds has three decimals: a microsecond counts.
@@ -307,11 +305,8 @@ func clean(s []byte) int {
 	return len(s)
 }
 
-// escaper appends a character that is not clean.
-type escaper func(b, c []byte) []byte
-
 // escape appends s; what is not clean goes through one, a character at a time.
-func escape(b, s []byte, one escaper) []byte {
+func escape(b, s []byte, one func(b, c []byte) []byte) []byte {
 	for {
 		n := clean(s)
 		b = append(b, s[:n]...)
