@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"errors"
+	"reflect"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -543,6 +544,40 @@ func TestLogHearsEveryRequestOnce(t *testing.T) {
 		t.Errorf("%+v, %d accepted", u, e.Accepted())
 	}
 }
+
+// A lane keeps the entry, so a field that nobody sets would be the last request's.
+func TestAnEntryHasNothingOfTheOneBefore(t *testing.T) {
+	var got *Entry
+	e, _ := one(t, Options{Log: func(n *Entry) { got = n }}, AppConfig{})
+	r := open(e)
+	r.Begin(time.Now())
+	e.Finish(r, Result{})
+	fields := reflect.ValueOf(got).Elem()
+	for i := range fields.NumField() {
+		switch f := fields.Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString("x")
+		case reflect.Slice:
+			f.Set(reflect.ValueOf([]byte("x")))
+		case reflect.Int, reflect.Int64:
+			f.SetInt(1)
+		case reflect.Uint8, reflect.Uint64:
+			f.SetUint(1)
+		}
+	}
+	r = &Request{edge: e, entry: *got}
+	r.entry.Time, r.entry.Header, r.entry.Result = time.Now(), headerOf("x"), Result{Status: 200}
+	r.Begin(time.Time{})
+	e.log(r, Result{}, 0)
+	if !reflect.DeepEqual(r.entry, Entry{}) {
+		t.Errorf("%+v", r.entry)
+	}
+}
+
+type headerOf string
+
+func (h headerOf) Get(string) []byte              { return []byte(h) }
+func (h headerOf) Each(string, func([]byte) bool) {}
 
 var (
 	benchGet  = []byte("GET")

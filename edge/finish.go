@@ -158,11 +158,11 @@ func (s *stream) ended(res Result) {
 
 func (e *Edge) log(r *Request, res Result, took time.Duration) {
 	n := &r.entry // kept: a fresh one would be an allocation per request
-	*n = Entry{
-		Time: r.start, Client: r.Client, Method: r.Method, Host: r.HostPort, Target: r.Target, Minor: r.Minor,
-		Header: r.Header, ID: r.ID, Result: res, Cache: r.cache, Parked: r.parked, Duration: took, Retries: r.retries,
-		Room: r.Room,
-	}
+	n.Time, n.Duration, n.Parked, n.Retries = r.start, took, r.parked, r.retries
+	n.Client, n.Method, n.Host, n.Target = r.Client, r.Method, r.HostPort, r.Target
+	n.Minor, n.Header, n.ID, n.Room = r.Minor, r.Header, r.ID, r.Room
+	n.Result, n.Cache = res, r.cache
+	n.App, n.Build, n.Reason, n.Revision, n.Generation = "", "", "", 0, 0
 	if r.app != nil {
 		n.App = r.app.name
 	}
