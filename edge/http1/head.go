@@ -65,14 +65,15 @@ func (f *Field) read(b []byte, at, nameLimit int) (next int, bad *fault) {
 			return 0, bad
 		}
 	}
-	f.Name, f.Known, f.at = b[at:colon], known, uint32(at)
-	f.plain = b[colon+1] == ' ' && b[colon+2] > ' ' && b[end-1] > ' '
-	if f.plain {
-		f.Value = b[colon+2 : end]
-	} else {
-		f.Value = trim(b[colon+1 : end])
+	next = end + len("\r\n")
+	from := colon + len(": ")
+	plain := b[from-1] == ' ' && b[from] > ' ' && b[end-1] > ' '
+	if !plain {
+		from, end = trimmed(b, from-1, end)
 	}
-	return end + 2, nil
+	f.Name, f.Value = b[at:colon], b[from:end]
+	f.Known, f.plain, f.at = known, plain, uint32(at)
+	return next, nil
 }
 
 // nameEnd is where the colon after the name at b[at] is. 0 without a fault means

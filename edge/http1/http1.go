@@ -50,6 +50,19 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
+// completed is WithDefaults for what may be nil.
+func (l *Limits) completed() Limits {
+	if l == nil {
+		return Limits{}.WithDefaults()
+	}
+	return l.WithDefaults()
+}
+
+// complete says that every field is set.
+func (l *Limits) complete() bool {
+	return l != nil && l.Head > 0 && l.Target > 0 && l.Fields > 0 && l.Name > 0
+}
+
 func orDefault(v, d int) int {
 	if v <= 0 {
 		return d

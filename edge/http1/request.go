@@ -52,18 +52,17 @@ func (r *Request) Parse(buf []byte, l *Limits) (int, error) {
 	if len(buf) == 0 {
 		return 0, nil
 	}
-	limits := Limits{}
-	if l != nil {
-		limits = *l
+	if !l.complete() {
+		all := l.completed()
+		return r.Parse(buf, &all)
 	}
-	limits = limits.WithDefaults()
 	if !r.h.resumes(buf) {
 		r.Reset()
 		r.h.base, r.h.used = &buf[0], true
 	}
-	win := buf[:min(len(buf), limits.Head)]
-	n, bad := r.parse(win, &limits)
-	if n == 0 && bad == nil && len(win) == limits.Head {
+	win := buf[:min(len(buf), l.Head)]
+	n, bad := r.parse(win, l)
+	if n == 0 && bad == nil && len(win) == l.Head {
 		bad = faultHeadLong
 	}
 	if bad != nil {

@@ -41,18 +41,17 @@ func (r *Response) Parse(buf, method []byte, l *Limits) (int, error) {
 	if len(buf) == 0 {
 		return 0, nil
 	}
-	limits := Limits{}
-	if l != nil {
-		limits = *l
+	if !l.complete() {
+		all := l.completed()
+		return r.Parse(buf, method, &all)
 	}
-	limits = limits.WithDefaults()
 	if !r.h.resumes(buf) {
 		r.Reset()
 		r.h.base, r.h.used = &buf[0], true
 	}
-	win := buf[:min(len(buf), limits.Head)]
-	n, bad := r.parse(win, method, &limits)
-	if n == 0 && bad == nil && len(win) == limits.Head {
+	win := buf[:min(len(buf), l.Head)]
+	n, bad := r.parse(win, method, l)
+	if n == 0 && bad == nil && len(win) == l.Head {
 		bad = faultHeadLong
 	}
 	if bad != nil {
@@ -96,8 +95,7 @@ const statusForm = "HTTP/1.x nnn" // see fits
 // n = 0 means that b ends first.
 func (r *Response) statusLine(b []byte) (n int, bad *fault) {
 	const form = statusForm
-	if len(b) <= len(form) || string(b[:7]) != form[:7] || b[8] != ' ' ||
-		b[7]-'0' > 1 || !isDigit(b[9]) || !isDigit(b[10]) || !isDigit(b[11]) {
+	if len(b) <= len(form) || !isVersion(wordAt(b, 0)) || b[8] != ' ' || !isDigit(b[9]) || !isDigit(b[10]) || !isDigit(b[11]) {
 		return 0, statusLineFault(b)
 	}
 	end := controlButTab(b, len(form))

@@ -65,13 +65,19 @@ func controlButTab(b []byte, i int) int {
 
 // trim takes blanks off both ends (OWS, RFC 9110 section 5.6.3).
 func trim(b []byte) []byte {
-	for len(b) > 0 && isBlank(b[0]) {
-		b = b[1:]
+	from, to := trimmed(b, 0, len(b))
+	return b[from:to]
+}
+
+// trimmed are the ends of b[from:to] without the blanks at both.
+func trimmed(b []byte, from, to int) (int, int) {
+	for from < to && isBlank(b[from]) {
+		from++
 	}
-	for len(b) > 0 && isBlank(b[len(b)-1]) {
-		b = b[:len(b)-1]
+	for from < to && isBlank(b[to-1]) {
+		to--
 	}
-	return b
+	return from, to
 }
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }

@@ -116,11 +116,14 @@ func escape(b []byte) bool {
 
 // version reads `HTTP/1.x` and CRLF. size = 0 means that b ends first.
 func version(b []byte) (minor uint8, size int, bad *fault) {
-	if len(b) >= 10 && string(b[:7]) == "HTTP/1." && b[7]-'0' <= 1 && b[8] == '\r' && b[9] == '\n' {
+	if len(b) >= 10 && isVersion(wordAt(b, 0)) && isLineEnd(b, 8) {
 		return b[7] - '0', 10, nil
 	}
 	return 0, 0, versionFault(b)
 }
+
+// isVersion compares a word with `HTTP/1.0` and `HTTP/1.1`.
+func isVersion(x uint64) bool { return x&^(1<<56) == 0x30_2e31_2f50_5454_48 }
 
 // versionFault says what is wrong with b, which is no whole version of ours, if
 // anything is.
