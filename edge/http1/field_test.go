@@ -120,7 +120,7 @@ func TestAValueReadsTheSameByByte(t *testing.T) {
 			for c := range 256 {
 				value := []byte(strings.Repeat("\xff ~ ", 5)[:size])
 				value[at] = byte(c)
-				for _, blank := range []string{"", " ", " \t", "  "} {
+				for _, blank := range []string{"", " \t"} {
 					sameByByte(t, "Host:"+blank+string(value)+"\r\n", DefaultName)
 					sameByByte(t, "A:"+blank+string(value)+blank+"\r\n\r\nGET / HTTP/1.1\r\n", DefaultName)
 				}

@@ -123,7 +123,7 @@ func version(b []byte) (minor uint8, size int, bad *fault) {
 }
 
 // isVersion compares a word with `HTTP/1.0` and `HTTP/1.1`.
-func isVersion(x uint64) bool { return x&^(1<<56) == 0x30_2e31_2f50_5454_48 }
+func isVersion(x uint64) bool { return x&^(1<<56) == 0x302e_312f_5054_5448 }
 
 // versionFault says what is wrong with b, which is no whole version of ours, if
 // anything is.
