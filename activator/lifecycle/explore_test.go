@@ -39,6 +39,7 @@ func configs() []config {
 		{name: "held down", commits: []uint8{relHold, relHold, relHold}, asks: askRequest},
 		{name: "overlap, restart", commits: []uint8{0, 0}, left: budgets{restarts: 1}, asks: askRestart | askRequest},
 		{name: "hold, restart", commits: []uint8{relHold, relHold}, left: budgets{restarts: 1}, asks: askRestart | askRequest},
+		{name: "hold, all restarts", commits: []uint8{relHold}, left: budgets{app: 1, restarts: 2}, asks: askRestart | askRetry | askWake | askRequest, enough: true},
 		{name: "restarts and crashes", commits: []uint8{0}, left: budgets{usher: 1, app: 1, restarts: 1}, asks: askRestart | day | askWake, pauses: true},
 		{name: "canary", commits: []uint8{0, relCanary}, left: budgets{usher: 1}, asks: day, pauses: true},
 		{name: "fallback", commits: []uint8{relHold, relHold | relFallback}, left: budgets{usher: 1}, asks: askRequest},
@@ -74,8 +75,8 @@ func configs() []config {
 }
 
 // widened is c within the bounds of `make explore`: one more release, like the first,
-// if it has not three and two are not enough, and two crashes of usher and two exits of the app where it is to be wide, and
-// everywhere at least one of each.
+// if it has not three and those it has are not enough, and two crashes of usher and two
+// exits of the app where it is to be wide, and everywhere at least one of each.
 func (c config) widened() config {
 	if len(c.commits) < 3 && !c.enough {
 		c.commits = append(slices.Clone(c.commits), c.commits[0])

@@ -108,6 +108,24 @@ func TestAReleaseThatWasReplacedAfterItRanLeavesNothingOlderToBeStarted(t *testi
 	`)
 }
 
+// The incumbent dies while a restart in hold mode waits for its last requests. It was
+// serving until then, so what follows is as if it had been stopped.
+func TestAHoldRestartThatFailsIsHeldDownThoughItsIncumbentDiedByItself(t *testing.T) {
+	serving(t, "hold").script(`
+		RestartAsked                          → Verify g2 r1
+		VerifyDone g2                         → Intent g2 r1
+		IntentDone g2                         → Prepare g2 r1
+		PrepareDone g2                        → Place holding cache r1.0; Disarm idle; CloseStreams g1; Drain g1 short
+		Exited g1                             → Disarm idle; Stop g1
+		StopDone g1                           → Forget g1; Go g2 r1
+		GoDone g2                             → Health g2 r1
+		HealthDone g2 build failed: unhealthy → RecordOutcome g2 r1 hold restart: down (unhealthy) executed; Stop g2; Place down cache r1.0 (held down)
+		StopDone g2                           → Forget g2
+		WakeAsked                             →
+		RestartAsked retry                    → Verify g3 r1; Place waking cache r1.2
+	`)
+}
+
 // That a release runs, and what it leaves behind, is one record. An attempt that comes
 // to nothing before its go-byte takes the second back, not the first.
 func TestWhatIsHeldDownIsRecordedWithTheRun(t *testing.T) {

@@ -98,6 +98,14 @@ func heldMutants() []mutant {
 			}),
 		},
 		{
+			name: "a retry lifts nothing", config: "hold, all restarts", caught: []string{"I1"},
+			step: after(func(b State, e Event, s *State, _ *Effects) {
+				if e.Kind == RestartAsked && e.Retry {
+					s.DownHeld = b.DownHeld
+				}
+			}),
+		},
+		{
 			name: "is held down by a release of which nothing ran", config: "hold", caught: []string{"L1"},
 			step: ahead(func(s *State, e *Event) {
 				fresh := s.Good.Rev != 0 && s.Next.Rel.Rev > s.Good.Rev
