@@ -69,8 +69,6 @@ func (l *lot) enter(r *Request, s *slot, now time.Time) (parked bool, refused Ca
 		return false, CauseDraining
 	case r.gone.Load():
 		return false, CauseClientGone
-	case r.roused.Swap(false):
-		return false, CauseNone
 	}
 	if p.ticket == 0 {
 		p.client = r.clientOf()

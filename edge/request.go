@@ -66,7 +66,6 @@ type Request struct {
 	open     bool
 	upgraded bool        // it has switched to another protocol
 	gone     atomic.Bool // the client left while it was parked
-	roused   atomic.Bool // it is to decide again instead of waiting
 	lot      atomic.Pointer[lot]
 	parking  parking
 	entry    Entry // for the log
@@ -171,7 +170,6 @@ func (r *Request) Park(ctx context.Context) Cause {
 		a.lot.leave(r, CauseDraining)
 		c = <-r.parking.verdict
 	}
-	r.roused.Store(false)
 	waited := time.Since(begun)
 	r.parked += waited
 	r.counters.park.observe(waited)
@@ -203,16 +201,6 @@ func (r *Request) Abandon() {
 	r.gone.Store(true)
 	if l := r.lot.Load(); l != nil {
 		l.leave(r, CauseClientGone)
-	}
-}
-
-// Rouse makes Park of a request that is parked, or is about to be, return at once to
-// decide again. It keeps its place if it parks once more. It may be called from any
-// goroutine, at any time.
-func (r *Request) Rouse() {
-	r.roused.Store(true)
-	if l := r.lot.Load(); l != nil {
-		l.leave(r, CauseNone)
 	}
 }
 

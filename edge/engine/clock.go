@@ -36,6 +36,7 @@ const (
 //	bits 0–3   phase
 //	bit  4     late: the deadline has passed
 //	bit  5     gone: the client has left
+//	bit  6     asked: the client is being asked whether it has, or was (knock.go)
 //	bits 8–15  sequence, so that two stays in a phase differ
 //	bits 16–63 deadline in milliseconds since the server began; 0 = none
 type clock struct{ word atomic.Uint64 }
@@ -44,6 +45,7 @@ const (
 	phaseMask  = uint64(0xf)
 	lateBit    = uint64(1) << 4
 	goneBit    = uint64(1) << 5
+	askedBit   = uint64(1) << 6
 	seqOne     = uint64(1) << 8
 	seqMask    = uint64(0xff) << 8
 	deadlineAt = 16
@@ -65,18 +67,20 @@ func (c *clock) wait(p phase, until moment) (was interrupt) {
 	old := c.word.Load()
 	seq := (old + seqOne) & seqMask
 	old = c.word.Swap(uint64(p) | seq | uint64(until)<<deadlineAt)
-	return interrupt(old & (lateBit | goneBit))
+	return interrupt(old & (lateBit | goneBit | askedBit))
 }
 
 // rest leaves the phase.
 func (c *clock) rest() (was interrupt) { return c.wait(phaseNone, 0) }
 
-// interrupt is how a wait was interrupted, if it was.
+// interrupt is how a wait was interrupted, if it was. Asking the client interrupts
+// nothing.
 type interrupt uint64
 
-func (i interrupt) late() bool { return uint64(i)&lateBit != 0 }
-func (i interrupt) gone() bool { return uint64(i)&goneBit != 0 }
-func (i interrupt) any() bool  { return i != 0 }
+func (i interrupt) late() bool  { return uint64(i)&lateBit != 0 }
+func (i interrupt) gone() bool  { return uint64(i)&goneBit != 0 }
+func (i interrupt) asked() bool { return uint64(i)&askedBit != 0 }
+func (i interrupt) any() bool   { return uint64(i)&(lateBit|goneBit) != 0 }
 
 // now reads the clock from outside.
 func (c *clock) now() phase { return phase(c.word.Load() & phaseMask) }

@@ -69,7 +69,7 @@ type conn struct {
 	finished  atomic.Bool                  // the watcher saw the client close its sending side
 	taken     uint64                       // the sweeper's: what the client had taken when it last looked
 
-	poking sync.Mutex     // held while a wait is marked and poked, so that both are undone together; guards up
+	poking sync.Mutex     // held while a wait is marked and acted on, so that both are undone together; guards up
 	up     *upstream.Conn // to the app, while a request uses it
 }
 
@@ -149,7 +149,7 @@ func causeOfStatus(status int) edge.Cause {
 func (c *conn) sweep(now moment) {
 	switch {
 	case c.clock.lengthen(now, moment(c.waitUntil.Load())):
-		c.arm(watchReset)
+		c.arm(watchFin)
 	case c.takes(now):
 	default:
 		switch c.expire(now) {
@@ -179,23 +179,18 @@ func (c *conn) sweep(now moment) {
 	}
 }
 
-// left is told by the watcher that the client has left, or has only closed its
-// sending side.
+// left is told by the watcher that the client has left, or, half, has closed its
+// sending side and may have left.
 func (c *conn) left(half bool) {
 	c.finished.Store(true)
-	if c.clock.now() == phasePark {
-		if r := c.parked.Load(); half {
-			r.Rouse()
-		} else {
-			r.Abandon()
-		}
-		return
-	}
-	marked := c.clock.mark(goneBit, phaseStream)
-	if !marked && !half {
-		marked = c.clock.mark(goneBit, phaseWait, phaseLong, phaseFlow, phaseStall, phaseTunnel)
-	}
-	if marked {
+	switch {
+	case c.clock.mark(goneBit, phaseStream):
+		c.interruptUp()
+	case half:
+		c.knock()
+	case c.clock.now() == phasePark:
+		c.parked.Load().Abandon()
+	case c.clock.mark(goneBit, phaseWait, phaseLong, phaseFlow, phaseStall, phaseTunnel):
 		c.interruptUp()
 	}
 }

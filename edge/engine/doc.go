@@ -20,9 +20,11 @@
 //     nothing, or if it is idempotent, without a body, and met a connection that
 //     had gone stale. No byte of a body that was dropped is ever needed again.
 //   - A client that leaves while its request is parked is never forwarded. The end
-//     of its sending side is no leaving, except for event streams. While it is
-//     parked the two look alike, so it is sent 100 Continue: who has left answers
-//     with a reset. HTTP/1.0 has no such answer, so there it is leaving.
+//     of its sending side is no leaving, except for event streams. The two look
+//     alike; so while its app is waited for, a client is sent bytes that mean
+//     nothing (knock.go), and who has left answers with a reset. HTTP/1.0 has none,
+//     so a request that is parked is left with the end, and one that the app has
+//     when TCP's keep-alive fails.
 //   - 100 Continue is sent at most once, and to a client that waits for it not
 //     before an app has the head.
 //   - An idle connection holds no buffer, and after a moment no goroutine.

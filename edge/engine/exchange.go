@@ -47,39 +47,14 @@ func (c *conn) step() (again bool) {
 	return false
 }
 
-// park waits in the app's lot while the watcher looks at the client. When that has
-// ended what it sends, the request comes back here.
+// park waits in the app's lot while the watcher looks at the client.
 func (c *conn) park() edge.Cause {
 	c.parked.Store(c.lane)
-	events := watchFin
-	if c.finished.Load() {
-		if !c.stays() {
-			return edge.CauseClientGone
-		}
-		events = watchReset
-	}
 	c.clock.wait(phasePark, 0)
-	c.arm(events)
+	c.arm(watchFin)
 	cause := c.lane.Park(c.srv.park)
-	c.clock.rest()
+	c.soleWriter(c.clock.rest())
 	return cause
-}
-
-// stays asks a client that has ended what it sends while its request is parked
-// whether it waits for an answer or has left, which looks the same from here. One that
-// has closed its connection answers whatever it gets with a reset; one that has not
-// takes 100 Continue for nothing (RFC 9110 §15.2.1). Where that is not known, or
-// means something, it counts as having left.
-func (c *conn) stays() bool {
-	m := c.mem
-	if m.req.Minor == 0 || m.req.Expect {
-		return false
-	}
-	if m.continued {
-		return true
-	}
-	m.continued = true
-	return c.write(c.srv.text.goOn) == edge.CauseNone
 }
 
 // begin tells the core about the request.

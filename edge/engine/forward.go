@@ -77,7 +77,7 @@ func (c *conn) askOn(up *upstream.Conn, more bool) (interrupt, error) {
 	if !more {
 		c.waitForApp()
 		err := up.Ask(c.mem.out, c.mem.gathered(), &c.mem.res, c.mem.req.Method)
-		if was := c.clock.rest(); err != nil || was.any() {
+		if was := c.soleWriter(c.clock.rest()); err != nil || was.any() {
 			return was, err
 		}
 		return c.readHeads(up)
@@ -87,7 +87,7 @@ func (c *conn) askOn(up *upstream.Conn, more bool) (interrupt, error) {
 	if rest := c.mem.gathered(); err == nil && len(rest) > 0 {
 		_, err = up.Write(rest)
 	}
-	if was := c.clock.rest(); was.any() || err != nil && up.Wrote() == 0 {
+	if was := c.soleWriter(c.clock.rest()); was.any() || err != nil && up.Wrote() == 0 {
 		return was, err // whatever kept it back, there will be no answer
 	}
 	// A write may fail because the app has answered already and closed: its
@@ -196,7 +196,7 @@ func (c *conn) readHeads(up *upstream.Conn) (interrupt, error) {
 func (c *conn) readHead(up *upstream.Conn) (interrupt, error) {
 	c.waitForApp()
 	err := up.ReadHead(&c.mem.res, c.mem.req.Method, time.Time{})
-	return c.clock.rest(), err
+	return c.soleWriter(c.clock.rest()), err
 }
 
 // errBadSwitch is a 101 that nobody asked for.

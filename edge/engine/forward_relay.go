@@ -119,7 +119,7 @@ func (c *conn) readBody(up *upstream.Conn) (data []byte, done bool, was interrup
 	}
 	c.clock.wait(phaseFlow, after(c.srv.now(), watchAfter))
 	data, done, err = up.ReadBody(time.Time{})
-	return data, done, c.clock.rest(), err
+	return data, done, c.soleWriter(c.clock.rest()), err
 }
 
 // flush sends what is in m.out.

@@ -564,7 +564,9 @@ func TestAClientThatHalfClosesGetsItsAnswer(t *testing.T) {
 	c.send("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 5\r\n\r\nhello")
 	eventually(t, "forwarded", func() bool { return o.heads.Load() == 1 })
 	c.fin()
-	<-time.After(watchAfter + 3*sweepEvery) // it is watched by now, and still not gone
+	if a := c.read("POST"); a.StatusCode != 100 {
+		t.Fatalf("%d; it was to be asked whether it is there", a.StatusCode)
+	}
 	close(got)
 	c.want(200, "late")
 	c.wantEOF()

@@ -88,6 +88,27 @@ func (u *usher) leave(request string, read int, when func()) {
 	_ = c.(*net.TCPConn).SetLinger(0) // fails only if closed
 }
 
+// hangUp is leave without a reset: by an ordinary close, with all read up to end.
+func (u *usher) hangUp(request, end string, when func()) {
+	u.t.Helper()
+	c, err := net.Dial("tcp", u.listen)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // fails only if closed
+	if _, err := io.WriteString(c, request); err != nil {
+		u.t.Fatal(err)
+	}
+	var one [1]byte
+	for got := ""; !strings.HasSuffix(got, end); got += string(one[:]) {
+		if _, err := io.ReadFull(c, one[:]); err != nil {
+			u.t.Fatalf("%q and then %v; want %q", got, err, end)
+		}
+	}
+	when()
+}
+
 // M01, M02, M04: a client that leaves is one line of the log whatever the moment,
 // and none of them is the app's fault.
 func TestAClientThatLeavesIsOneLineOfTheLogInEveryPhase(t *testing.T) {
@@ -135,6 +156,13 @@ func TestAClientThatLeavesIsOneLineOfTheLogInEveryPhase(t *testing.T) {
 	want("/sse?every=60s", 499)
 	u.leave("POST /upload?body HTTP/1.1\r\nHost: hello.localhost\r\nContent-Length: 1000\r\n\r\nhello", 0, inFlight(1))
 	want("/upload?body", 499)
+	// Nothing is sent to these that could fail: they are asked whether they are there.
+	u.hangUp(get("/sleep?d=61s"), "", inFlight(1))
+	want("/sleep?d=61s", 499)
+	u.hangUp(get("/slowbody?n=2&every=60s"), "v1\n\r\n", inFlight(1))
+	if l := want("/slowbody?n=2&every=60s", 499); l.SentStatus != 200 {
+		t.Errorf("%+v", l)
+	}
 
 	m, err := u.metrics()
 	if err != nil {
@@ -145,5 +173,8 @@ func TestAClientThatLeavesIsOneLineOfTheLogInEveryPhase(t *testing.T) {
 	}
 	if n := m.sum("usher_request_endings_total", `ending="failed"`); n != 0 {
 		t.Errorf("%v of them are called the app's fault", n)
+	}
+	if n := m.sum("usher_request_causes_total", `cause="client-gone"`); n != 7 {
+		t.Errorf("%v of them are counted as having left, want 7", n)
 	}
 }
