@@ -32,58 +32,57 @@ func slowModes() []slowMode {
 	}
 }
 
-// spareConnections is how many more connections to the app may rest in the pool; the
-// end of the test, with the app asleep, is exact.
-const spareConnections = 64
+// tolerance is what the p99 of two ushers that are treated alike may differ by, beside
+// the factor that is asked for: docs/testing.md says what was measured.
+const tolerance = 20 * time.Millisecond
 
-// While slow clients keep coming, others are served as fast as without them, on
-// connections that are open and on new ones; the slow ones are told to go, and
-// when they have gone nothing of them is left.
+// While slow clients keep coming to an usher, others are served as fast by it, on
+// connections that are open and on new ones, as by its twin, which has the same load in
+// the same seconds and no slow clients; so whatever else the machine has to do slows
+// both. The slow ones are told to go, and when they have gone nothing of them is left.
 func TestSlowClientsSlowNobodyElse(t *testing.T) {
 	program, err := exec.LookPath("slowhttptest")
 	if err != nil {
 		t.Skip("slowhttptest is not installed: apt-get install slowhttptest")
 	}
-	lasts := rounds(6, 30) // seconds
-	u := start(t, options{
+	lasts := rounds(8, 30) // seconds
+	alike := options{
 		apps: []app{{lines: []string{`hosts = ["hello.localhost", "127.0.0.1"]`}}},
 		server: []string{
 			`head_timeout = "3s"`, `body_timeout = "3s"`, `write_timeout = "3s"`, "min_body_rate = 1024", "min_write_rate = 1024",
 		},
-	})
-	ok(t, u.get("hello", "/"))
-	calm := u.p99(t, 3)
+	}
+	u, twin := start(t, alike), start(t, alike)
+	p99s(t, 1, u, twin)
+	u.must("sleep", "hello") // with it go the connections to it, however many there are
 	before := u.vitals()
 	for _, m := range slowModes() {
 		t.Run(m.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience*time.Duration(lasts)*time.Second)
 			defer cancel()
+			p99s(t, 1, u, twin)
 			accepted, ended := u.sum("usher_connections_accepted_total"), u.sum("usher_request_causes_total", fmt.Sprintf("cause=%q", m.cause))
-			args := append(m.args, "-r", strconv.Itoa(m.rate), "-c", strconv.Itoa(m.rate*(lasts-1)),
-				"-l", strconv.Itoa(lasts), "-p", "3", "-u", "http://"+u.listen+m.path)
 			done := make(chan []byte, 1)
-			go func() {
-				out, _ := exec.CommandContext(ctx, program, args...).CombinedOutput() // how it ends says nothing
-				done <- out
-			}()
+			go func() { done <- m.attack(ctx, program, u.listen, lasts) }()
 			u.eventually(20*time.Second, "the slow ones come", func() error {
 				if n := u.sum("usher_connections_accepted_total") - accepted; n < float64(m.rate) {
 					return fmt.Errorf("%g have", n)
 				}
 				return nil
 			})
-			beside := u.p99(t, lasts-2)
+			p99 := p99s(t, lasts-2, u, twin)
 			out := <-done
-			t.Logf("p99 is %s without them and %s beside them", calm, beside)
-			if limit := max(2*calm, 500*time.Millisecond); beside > limit {
-				t.Errorf("p99 is %s beside slow clients and %s without; at most %s is right\n%s", beside, calm, limit, out)
+			t.Logf("p99 is %s beside them and %s without: %.2f times", p99[0], p99[1], float64(p99[0])/float64(p99[1]))
+			if limit := 2*p99[1] + tolerance; p99[0] > limit {
+				t.Errorf("p99 is %s beside slow clients and %s without; at most %s is right\n%s", p99[0], p99[1], limit, out)
 			}
+			u.must("sleep", "hello")
 			err := poll(20*time.Second, func() error {
 				if n := u.sum("usher_request_causes_total", fmt.Sprintf("cause=%q", m.cause)) - ended; m.cause != "" && n < float64(m.rate) {
 					return fmt.Errorf("%g slow ones were ended by %s", n, m.cause)
 				}
-				if v := u.vitals(); v.descriptors > before.descriptors+spareConnections {
-					return fmt.Errorf("%d descriptors, %d before", v.descriptors, before.descriptors)
+				if v := u.vitals(); v.descriptors != before.descriptors {
+					return fmt.Errorf("%d descriptors, %d before: %v", v.descriptors, before.descriptors, descriptors(u.cmd.Process.Pid))
 				}
 				return nil
 			})
@@ -94,28 +93,46 @@ func TestSlowClientsSlowNobodyElse(t *testing.T) {
 	}
 }
 
-// p99 is the median, over that many seconds, of the 99th percentile of one. All
-// requests must succeed. Each second brings connections of its own, and more of
-// them for every fifth request.
-func (u *usher) p99(t *testing.T, seconds int) time.Duration {
+// attack makes connections to address for so many seconds, and returns what the program
+// says; how it ends says nothing.
+func (m slowMode) attack(ctx context.Context, program, address string, seconds int) []byte {
+	args := append(m.args, "-r", strconv.Itoa(m.rate), "-c", strconv.Itoa(m.rate*(seconds-1)),
+		"-l", strconv.Itoa(seconds), "-p", "3", "-u", "http://"+address+m.path)
+	out, _ := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	return out
+}
+
+// p99s is the median, over that many seconds, of the 99th percentile of one, for each of
+// the ushers. All have their load at once, and all requests must succeed. Each second
+// brings connections of its own, and more of them for every fifth request.
+func p99s(t *testing.T, seconds int, ushers ...*usher) []time.Duration {
 	t.Helper()
-	var all []float64
+	all := make([][]float64, len(ushers))
 	for range seconds {
-		run := u.loadOf(bench.Load{
-			Rate: 200, Duration: time.Second, NewConnections: 0.2, Connections: 16,
-			Targets: []bench.Target{{Address: u.listen, Host: "hello.localhost", Path: "/version"}},
-		})
-		res, err := run.Wait(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		runs := make([]*bench.Run, len(ushers))
+		for i, u := range ushers {
+			runs[i] = u.loadOf(bench.Load{
+				Rate: 200, Duration: time.Second, NewConnections: 0.2, Connections: 16,
+				Targets: []bench.Target{{Address: u.listen, Host: "hello.localhost", Path: "/version"}},
+			})
 		}
-		if res.Total.Failed > 0 || res.Total.Served == 0 {
-			t.Fatalf("%d of %d requests failed %v: %+v", res.Total.Failed, res.Total.Requests, res.Total.Failures, res.FailureSamples)
+		for i, run := range runs {
+			res, err := run.Wait(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.Total.Failed > 0 || res.Total.Served == 0 {
+				t.Fatalf("%d of %d requests failed %v: %+v", res.Total.Failed, res.Total.Requests, res.Total.Failures, res.FailureSamples)
+			}
+			all[i] = append(all[i], res.Total.Latency.P99MS)
 		}
-		all = append(all, res.Total.Latency.P99MS)
 	}
-	slices.Sort(all)
-	return time.Duration(all[len(all)/2] * float64(time.Millisecond))
+	medians := make([]time.Duration, len(ushers))
+	for i := range all {
+		slices.Sort(all[i])
+		medians[i] = time.Duration(all[i][len(all[i])/2] * float64(time.Millisecond))
+	}
+	return medians
 }
 
 // sum scrapes and adds up; see metrics.sum.
