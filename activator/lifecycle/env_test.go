@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // The environment of the core as the runner makes it: what is durable, what is
@@ -214,7 +215,7 @@ func (w *world) fresh() GenID {
 }
 
 // violation is a broken promise: its name is the invariant's.
-type violation struct{ name, text string }
+type violation struct{ name, check, text string } // check is its text with the verbs in it
 
 func (v *violation) Error() string { return v.name + ": " + v.text }
 
@@ -235,6 +236,7 @@ type explorer struct {
 	longest  int                              // most effects of one step
 	stepping bool                             // effects are being carried out
 	rollout  follower
+	says     string       // asks only the check that says this; empty: all of them
 	flaw     flaw         // of the environment
 	whole    bool         // worlds that nothing can tell apart are not made one
 	visit    func(*world) // told of every world once; nil: nobody asks
@@ -288,8 +290,8 @@ func (s *script) advance() bool {
 }
 
 func (x *explorer) fail(name, format string, args ...any) {
-	if x.broken == nil && x.rollout.lets(name) {
-		x.broken = &violation{name, fmt.Sprintf(format, args...)}
+	if x.broken == nil && x.rollout.lets(name) && strings.Contains(format, x.says) {
+		x.broken = &violation{name, format, fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -402,6 +404,9 @@ func (x *explorer) run(w *world, fx *Effects) {
 			x.say("    %s", e)
 		}
 		x.checkEffect(w, e)
+		if x.broken != nil {
+			return
+		}
 		outside := x.execute(w, e)
 		x.follow(w)
 		if outside && x.crashes(w) {

@@ -31,7 +31,7 @@ func limitMutants() []mutant {
 			}),
 		},
 		{
-			name: "begins on top of a limit that was not restored", config: "limits overlap", caught: []string{"R a limit that could not be restored"},
+			name: "begins on top of a limit that was not restored", config: "limits overlap", caught: []string{"R a limit that could not be restored"}, also: []string{"begins on top of a limit"},
 			step: func(s State, e Event) (State, Effects) {
 				if s.Limit != LimitStuck || e.Kind == TimerFired && e.Timer == TimerSweep {
 					return Step(s, e)
@@ -230,7 +230,7 @@ func gateMutants() []mutant {
 			}),
 		},
 		{name: "skips the re-check at the go-byte", config: "overlap", caught: []string{"I5"}, alone: true, step: unchecked(Preparing)},
-		{name: "skips the re-check at the switch", config: "overlap", caught: []string{"I5"}, alone: true, step: unchecked(Checking)},
+		{name: "skips the re-check at the switch", config: "overlap", caught: []string{"I5"}, alone: true, also: []string{"a superseded attempt counts"}, step: unchecked(Checking)},
 		{
 			name: "reports before the switch", config: "overlap", caught: []string{"I4"}, alone: true,
 			step: after(func(_ State, _ Event, s *State, f *Effects) {

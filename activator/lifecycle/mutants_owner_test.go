@@ -52,7 +52,7 @@ func ownerMutants() []mutant {
 			}),
 		},
 		{
-			name: "the waker calls back what was told to end", config: "overlap", caught: []string{"R what is current and was told to end while no attempt is under way"},
+			name: "the waker calls back what was told to end", config: "overlap", caught: []string{"R what is current and was told to end while no attempt is under way"}, also: []string{"which was stopped"},
 			step: after(func(_ State, e Event, s *State, _ *Effects) {
 				if e.Kind == WakeAsked && s.Cur.Stage == Stopping {
 					s.Cur.Stage = Serving

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -13,6 +14,7 @@ type mutant struct {
 	config string   // where it is explored
 	caught []string // any of these
 	alone  bool     // only the first of them is asked
+	also   []string // what other checks say that catch it when each is asked alone
 	step   func(s State, e Event) (State, Effects)
 	rec    func(durable State, found []Found, fresh GenID) (State, Effects)
 	flaw   flaw // of the environment
@@ -65,7 +67,7 @@ func ahead(spoil func(s *State, e *Event)) func(State, Event) (State, Effects) {
 
 func mutants() []mutant {
 	return slices.Concat(startMutants(), switchMutants(), endMutants(), recoverMutants(), patienceMutants(),
-		heldMutants(), limitMutants(), betweenMutants(), controllerMutants(), ownerMutants(), gateMutants(), fenceMutants())
+		heldMutants(), limitMutants(), betweenMutants(), controllerMutants(), ownerMutants(), gateMutants(), fenceMutants(), checkMutants())
 }
 
 // namedMutants are mistakes that must always be among the mutants: by what they
@@ -133,7 +135,7 @@ func startMutants() []mutant {
 			}),
 		},
 		{
-			name: "goes on with an attempt that a restart replaced", config: "overlap, restart", caught: []string{"C reloader"},
+			name: "goes on with an attempt that a restart replaced", config: "overlap, restart", caught: []string{"C reloader"}, also: []string{"though a newer restart was asked for"},
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == RestartAsked && s.Next.ID != 0 {
 					s.Next.Restart++
@@ -141,7 +143,7 @@ func startMutants() []mutant {
 			}),
 		},
 		{
-			name: "goes on with an attempt while the app is paused", config: "pause overlap", caught: []string{"C attempt"},
+			name: "goes on with an attempt while the app is paused", config: "pause overlap", caught: []string{"C attempt"}, also: []string{"though the app is paused or halted"},
 			step: func(s State, e Event) (State, Effects) {
 				if e.Kind == PauseAsked && s.Attempt.Gen != 0 {
 					m := machine{s: s}
@@ -191,7 +193,7 @@ func switchMutants() []mutant {
 			}),
 		},
 		{
-			name: "keeps the old cache generation at the switch", config: "overlap", caught: []string{"I2"},
+			name: "keeps the old cache generation at the switch", config: "cache", caught: []string{"I2"}, also: []string{"is served from the cache"},
 			step: after(func(b State, _ Event, _ *State, f *Effects) {
 				if sw := f.find(Switch); sw != nil && b.Cache.Rev != 0 {
 					sw.Slot.Cache = b.Cache
@@ -321,7 +323,7 @@ func endMutants() []mutant {
 			}),
 		},
 		{
-			name: "starts again after a failed hold", config: "hold", caught: []string{"I7"}, alone: true,
+			name: "starts again after a failed hold", config: "hold", caught: []string{"I7"}, alone: true, also: []string{"after revision %d has run in hold mode"},
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == WakeAsked || e.Kind == StopDone {
 					s.WakeWanted = s.WakeWanted || s.GoodHeld()
@@ -570,12 +572,22 @@ func TestEveryMutantIsCaughtByTheInvariantItBreaks(t *testing.T) {
 	if len(all) < 15 {
 		t.Fatalf("only %d mutants", len(all))
 	}
-	promises := []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "F", "S", "P1", "P2", "P3", "C reloader", "C sweeper", "C roller", "C waker", "C idler", "C attempt", "L1", "L2", "L3", "L4", "L5"}
+	var shown shownChecks
+	promises := []string{"L1", "L2", "L3", "L4", "L5"}
 	for _, c := range Controllers() {
+		promises = append(promises, "C "+c.Name)
 		for _, o := range c.Owns {
 			promises = append(promises, "R "+o.Name)
 		}
 	}
+	checks := checks(t, "fail")
+	for _, c := range checks {
+		if c.name != "" {
+			promises = append(promises, c.name)
+		}
+	}
+	slices.Sort(promises)
+	promises = slices.Compact(promises)
 	for _, name := range promises {
 		if !slices.ContainsFunc(all, func(m mutant) bool { return slices.Equal(m.caught, []string{name}) }) {
 			t.Errorf("no mutant shows that %s catches anything", name)
@@ -586,47 +598,65 @@ func TestEveryMutantIsCaughtByTheInvariantItBreaks(t *testing.T) {
 			t.Errorf("no mutant is named %q (%s)", name, what)
 		}
 	}
-	for _, m := range all {
-		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			c, ok := byName[m.config]
-			if !ok {
-				t.Fatalf("no configuration is named %q", m.config)
-			}
-			x := c.explorer()
-			if m.step != nil {
-				x.step = m.step
-			}
-			if m.rec != nil {
-				x.rec = m.rec
-			}
-			x.flaw = m.flaw
-			if slices.Contains(m.caught, "S") { // elsewhere it would notice most of them first
-				x.looked = newCoreStates()
-			}
-			if m.alone {
-				x.rollout.only = m.caught[0]
-			}
-			caught, trace := verdict(x)
-			if !slices.Contains(m.caught, caught) {
-				t.Errorf("caught by %q, want one of %q\n%s", caught, m.caught, trace)
-			}
-		})
-	}
+	t.Run("all", func(t *testing.T) {
+		for _, m := range all {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				c, ok := byName[m.config]
+				if !ok {
+					t.Fatalf("no configuration is named %q", m.config)
+				}
+				caught, trace := verdict(m.explorer(c))
+				if !slices.Contains(m.caught, caught.name) {
+					t.Errorf("caught by %q, want one of %q\n%s\n%s", caught.name, m.caught, caught.text, trace)
+				}
+				shown.add(caught.check)
+				for _, says := range m.also {
+					x := m.explorer(c)
+					x.says, x.rollout.only = says, ""
+					caught, _ := verdict(x)
+					if !strings.Contains(caught.check, says) {
+						t.Errorf("what says %q does not catch it alone: %s", says, caught.text)
+					}
+					shown.add(caught.check)
+				}
+			})
+		}
+	})
+	shown.report(t, checks)
 }
 
-// verdict names the invariant that the exploration finds broken.
-func verdict(x *explorer) (string, string) {
+// explorer runs m in c.
+func (m *mutant) explorer(c config) *explorer {
+	x := c.explorer()
+	if m.step != nil {
+		x.step = m.step
+	}
+	if m.rec != nil {
+		x.rec = m.rec
+	}
+	x.flaw = m.flaw
+	if slices.Contains(m.caught, "S") { // elsewhere it would notice most of them first
+		x.looked = newCoreStates()
+	}
+	if m.alone {
+		x.rollout.only = m.caught[0]
+	}
+	return x
+}
+
+// verdict says which promise the exploration finds broken, and how.
+func verdict(x *explorer) (violation, string) {
 	x.rollout.off = true // its properties have mutants of their own
 	r := explore(x, stateCap)
 	if r.broken != nil {
-		return r.broken.name, r.broken.text + "\n" + r.trace
+		return *r.broken, r.trace
 	}
 	if r.full {
-		return "", "too many states"
+		return violation{text: "too many states"}, ""
 	}
 	if text, at := r.g.liveness(x); text != "" {
-		return text[:2], r.g.to(x, at)
+		return violation{name: text[:2], text: text}, r.g.to(x, at)
 	}
-	return "", "it survives"
+	return violation{text: "it survives"}, ""
 }

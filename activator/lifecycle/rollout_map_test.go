@@ -26,9 +26,9 @@ type follower struct {
 	inside uint8 // where the request is
 	loaded bool  // the slot was loaded for it on this edge
 	taken  [actCount]int
-	off    bool            // nobody asks
-	only   string          // asks for this property and for nothing else
-	heard  map[string]bool // collects the broken properties, asks for nothing else and never stops
+	off    bool               // nobody asks
+	only   string             // asks for this property and for nothing else
+	heard  map[[2]string]bool // collects the broken properties and what says so, asks for nothing else and never stops
 }
 
 // lets says whether a broken promise of that name ends the exploration.
@@ -113,7 +113,7 @@ func (x *explorer) follow(w *world) {
 			x.breaks(refinement, "the node goes from %s r%d to %s r%d, which is no action", from.node, from.version, to.node, to.version)
 		}
 	}
-	to.brokenIn(x.cfg.newest(), func(p string) { x.breaks(p, "%+v", to) })
+	to.brokenIn(x.cfg.newest(), func(p string) { x.breaks(p, "the contract is not kept by %+v", to) })
 }
 
 // way is the sequence of actions that moves the node, nil if there is none.
@@ -200,7 +200,7 @@ func (x *explorer) breaks(property, format string, args ...any) {
 		return
 	}
 	if x.rollout.heard != nil {
-		x.rollout.heard[property] = true
+		x.rollout.heard[[2]string{property, format}] = true
 		return
 	}
 	x.fail(property, format, args...)

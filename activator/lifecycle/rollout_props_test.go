@@ -162,7 +162,7 @@ func rolloutMutants() []rolloutMutant {
 func refinementMutants() []rolloutMutant {
 	return []rolloutMutant{
 		{in: config{commits: []uint8{0, 0}, asks: askSleep | askWake}, mutant: mutant{
-			name: "starts what is older than what was reported, and lets it fail",
+			name: "starts what is older than what was reported, and lets it fail", caught: []string{refinement},
 			step: func(s State, e Event) (State, Effects) {
 				if e.Kind == HealthDone && s.Next.Rel.Rev < s.Reported {
 					e.Result, e.Reason = Refused, ReasonUnsupervised
@@ -175,7 +175,7 @@ func refinementMutants() []rolloutMutant {
 			},
 		}},
 		{in: config{commits: []uint8{relHold, relHold}, asks: askRequest}, mutant: mutant{
-			name: "switches while the incumbent of a hold is alive",
+			name: "switches while the incumbent of a hold is alive", caught: []string{refinement},
 			step: ahead(func(s *State, e *Event) {
 				if e.Kind == PrepareDone {
 					s.Attempt.Mode = Overlap
@@ -201,54 +201,50 @@ func (m *rolloutMutant) alone(property string) *violation {
 	return explore(x, stateCap).broken
 }
 
-// heard runs all properties at once and returns those that are broken anywhere.
-func (m *rolloutMutant) heard() []string {
+// heard runs all properties at once and returns those that are broken anywhere, and
+// what says so.
+func (m *rolloutMutant) heard() (properties, says []string) {
 	x := m.explorer()
-	x.rollout.heard = map[string]bool{}
+	x.rollout.heard = map[[2]string]bool{}
 	explore(x, stateCap)
-	return slices.Sorted(maps.Keys(x.rollout.heard))
+	for h := range x.rollout.heard {
+		properties, says = append(properties, h[0]), append(says, h[1])
+	}
+	slices.Sort(properties)
+	return slices.Compact(properties), says
 }
 
 func TestEveryPropertyOfTheRolloutCatchesAMutantThatNoOtherCatches(t *testing.T) {
 	if raced {
 		t.Skip("the run without the race detector does this")
 	}
-	all := rolloutMutants()
-	for _, p := range rolloutProperties() {
+	all := slices.Concat(rolloutMutants(), refinementMutants())
+	for _, p := range append(rolloutProperties(), refinement) {
 		if !slices.ContainsFunc(all, func(m rolloutMutant) bool { return slices.Equal(m.caught, []string{p}) }) {
 			t.Errorf("no mutant shows that %s catches anything", p)
 		}
 	}
-	for _, m := range all {
-		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			own := m.caught[0]
-			if broken := m.alone(own); broken == nil || broken.name != own {
-				t.Fatalf("%s alone does not catch it: %v", own, broken)
-			}
-			want := slices.Sorted(slices.Values([]string{refinement, own}))
-			if got := m.heard(); !slices.Equal(got, want) {
-				t.Errorf("caught by %v, want %v", got, want)
-			}
-		})
-	}
-}
-
-func TestWhatIsNoActionOfTheRolloutIsCaughtThoughEveryPropertyHolds(t *testing.T) {
-	if raced {
-		t.Skip("the run without the race detector does this")
-	}
-	for _, m := range refinementMutants() {
-		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			if broken := m.alone(refinement); broken == nil {
-				t.Fatal("it survives")
-			}
-			if got := m.heard(); !slices.Equal(got, []string{refinement}) {
-				t.Errorf("caught by %v", got)
-			}
-		})
-	}
+	var shown shownChecks
+	t.Run("all", func(t *testing.T) {
+		for _, m := range all {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				own := m.caught[0]
+				if broken := m.alone(own); broken == nil || broken.name != own {
+					t.Fatalf("%s alone does not catch it: %v", own, broken)
+				}
+				want := slices.Compact(slices.Sorted(slices.Values([]string{refinement, own})))
+				got, says := m.heard()
+				if !slices.Equal(got, want) {
+					t.Errorf("caught by %v, want %v", got, want)
+				}
+				for _, s := range says {
+					shown.add(s)
+				}
+			})
+		}
+	})
+	shown.report(t, checks(t, "breaks"))
 }
 
 func TestWhatIsNotDesiredAnyMoreBecomesGoodAndIsNotReported(t *testing.T) {
