@@ -42,6 +42,7 @@ func configs() []config {
 		{name: "hold, all restarts", commits: []uint8{relHold}, left: budgets{app: 1, restarts: 2}, asks: askRestart | askRetry | askWake | askRequest, enough: true},
 		{name: "restarts and crashes", commits: []uint8{0}, left: budgets{usher: 1, app: 1, restarts: 1}, asks: askRestart | day | askWake, pauses: true},
 		{name: "canary", commits: []uint8{0, relCanary}, left: budgets{usher: 1}, asks: day, pauses: true},
+		{name: "canary and an exit", commits: []uint8{relCanary}, left: budgets{app: 1}, asks: askRequest},
 		{name: "fallback", commits: []uint8{relHold, relHold | relFallback}, left: budgets{usher: 1}, asks: askRequest},
 		{name: "fallback, retry", commits: []uint8{relHold, relHold | relFallback}, left: budgets{restarts: 1}, asks: askWake | askRetry},
 		{name: "pause overlap", commits: []uint8{0, 0}, asks: askRequest | askPause, within: "all of it"},
