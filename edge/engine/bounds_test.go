@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -339,7 +340,7 @@ func TestAtTheDescriptorLimitAcceptingPausesAndConnectionsLive(t *testing.T) {
 	for range 5 {
 		c := r.dial()
 		c.get("/")
-		c.want(200, "x") // has its connection to the app, too
+		c.want(200, "x") // has its connection, and the pool one to the app
 		lives = append(lives, c)
 	}
 	// The clients are in this process as well: they get their descriptors first.
@@ -361,6 +362,9 @@ func TestAtTheDescriptorLimitAcceptingPausesAndConnectionsLive(t *testing.T) {
 	}
 	eventually(t, "accepting pauses", func() bool { return r.srv.Stats().OutOfDescriptors > 3 })
 	for _, c := range lives {
+		eventually(t, "nobody has the connection to the app", func() bool {
+			return !slices.ContainsFunc(r.srv.all(), func(c *conn) bool { return !oneOf(c.clock.now(), []phase{phaseIdle, phaseAway}) })
+		})
 		c.get("/")
 		c.want(200, "x")
 	}
