@@ -68,19 +68,26 @@ func awaitLine(u *usher, lines func() []logLine, target string) logLine {
 	return found[0]
 }
 
-// leave sends a request and resets the connection once the app has it, or once
-// some of the answer is here.
-func (u *usher) leave(request string, read int, when func()) {
+// asking sends a request on a connection of its own, which the caller closes.
+func (u *usher) asking(request string) net.Conn {
 	u.t.Helper()
 	c, err := net.Dial("tcp", u.listen)
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // fails only if closed
 	if _, err := io.WriteString(c, request); err != nil {
 		u.t.Fatal(err)
 	}
+	return c
+}
+
+// leave sends a request and resets the connection once the app has it, or once
+// some of the answer is here.
+func (u *usher) leave(request string, read int, when func()) {
+	u.t.Helper()
+	c := u.asking(request)
+	defer c.Close()
 	if _, err := io.CopyN(io.Discard, c, int64(read)); err != nil {
 		u.t.Fatal(err)
 	}
@@ -91,15 +98,8 @@ func (u *usher) leave(request string, read int, when func()) {
 // hangUp is leave without a reset: by an ordinary close, with all read up to end.
 func (u *usher) hangUp(request, end string, when func()) {
 	u.t.Helper()
-	c, err := net.Dial("tcp", u.listen)
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	c := u.asking(request)
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // fails only if closed
-	if _, err := io.WriteString(c, request); err != nil {
-		u.t.Fatal(err)
-	}
 	var one [1]byte
 	for got := ""; !strings.HasSuffix(got, end); got += string(one[:]) {
 		if _, err := io.ReadFull(c, one[:]); err != nil {
