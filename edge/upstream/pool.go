@@ -22,7 +22,7 @@ type Options struct {
 	Address     string        // host:port or path
 	Dial        Dialer        // default: that of net.Dialer
 	DialTimeout time.Duration // for one connect, waiting for a full unix backlog included; default 5s
-	MaxIdle     int           // idle connections kept; default 256
+	MaxIdle     int           // idle connections kept for longer than a sweep; default 256
 	MaxConns    int           // connections at once; default 0: no limit
 	IdleTimeout time.Duration // an idle connection is closed after this; default 60s
 	Limits      http1.Limits  // of response heads; Head is cut to the size of a buffer
@@ -219,6 +219,10 @@ func (p *Pool) hint(timeout time.Duration) {
 // Put gives a connection back. It is kept only if the exchange on it is
 // complete and clean (Sent, whole response read, nothing after it, keep-alive),
 // otherwise it is closed as by Discard. Once each Conn from Get, Put or Discard.
+//
+// However many are idle, it is the sweep that closes those which are too many:
+// where requests come and go in waves all of them are idle for a moment, and the
+// next wave would have to dial them again.
 func (p *Pool) Put(c *Conn) {
 	if !c.clean() {
 		p.Discard(c)
@@ -233,15 +237,10 @@ func (p *Pool) Put(c *Conn) {
 		p.Discard(c)
 		return
 	}
-	var surplus []*Conn
-	if len(p.idle) >= p.opt.MaxIdle {
-		surplus = p.dropOldest(1)
-	}
 	c.idleSince = time.Now()
 	p.idle = append(p.idle, c)
 	p.arm()
 	p.mu.Unlock()
-	p.closeAll(surplus)
 }
 
 // Discard closes a connection.

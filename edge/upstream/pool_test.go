@@ -452,11 +452,23 @@ func TestLimitsOfThePoolHold(t *testing.T) {
 	for _, c := range warm3 {
 		p.Put(c)
 	}
-	if s := p.Stats(); s.Idle != 2 || s.Open != 2 {
-		t.Errorf("%+v", s)
-	}
-	if p.idle[0] != warm3[1] {
+	age(p, 2*time.Second)
+	p.sweepSoon()
+	eventually(t, "one of those that rest is closed", func() bool { return p.Stats().Open == 2 })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle) != 2 || p.idle[0] != warm3[1] {
 		t.Error("not the oldest idle connection was closed")
+	}
+}
+
+func TestAWaveOfRequestsFindsTheConnectionsOfTheLastOne(t *testing.T) {
+	p := newOrigin(t, "unix", web(echo)).pool(Options{MaxIdle: 2})
+	for range 3 {
+		warm(t, p, 8)
+	}
+	if s := p.Stats(); s.Dialled != 8 || s.Idle != 8 {
+		t.Errorf("%+v", s)
 	}
 }
 
