@@ -78,6 +78,10 @@ func planHAProxy(s site) setup {
 		"global",
 		fmt.Sprintf("  nbthread %d", s.cores),
 		fmt.Sprintf("  maxconn %d", 2*s.most+64),
+		// By default it closes idle connections to the origin, and dials them again, once
+		// it uses a quarter of its descriptors.
+		"  tune.pool-low-fd-ratio 100",
+		"  tune.pool-high-fd-ratio 100",
 		when(s.accessLog != "", "  log stdout format raw local0 info"),
 		"defaults",
 		"  mode http",
