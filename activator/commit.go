@@ -344,23 +344,23 @@ func reasonText(why lc.Reason, g *generation) string {
 }
 
 // fallback commits the good build again, after a hold that failed. What could
-// not be written is tried again; what a crash has cut short is found owed by the
-// next start.
+// not be written is tried again, and nobody waits for that; what a crash has cut
+// short is found owed by the next start.
 func (r *runner) fallback(good uint64) {
 	committed, err := r.commitFallback(good)
-	switch {
-	case err != nil:
-		r.fallsBack(0) // nobody waits for that
+	if err != nil {
 		r.warn("commit the fallback; it is tried again", err)
 		r.arm(timerFallback, sweepEvery, func() {
 			r.fallback(good)
 			r.drainLocal()
 		})
-		return
-	case committed.Revision != 0:
-		r.answer(lc.Event{Kind: lc.Committed, Release: r.coreRelease(committed)})
 	}
 	r.fallsBack(committed.Revision)
+	if committed.Revision == 0 {
+		r.answer(lc.Event{Kind: lc.FallbackDone, Result: lc.Refused, Reason: lc.ReasonNotRecorded})
+		return
+	}
+	r.answer(lc.Event{Kind: lc.Committed, Release: r.coreRelease(committed)})
 }
 
 // timerFallback is a timer that the core knows nothing of.
@@ -383,8 +383,9 @@ func (r *runner) commitFallback(revision uint64) (store.Release, error) {
 	rel := *good
 	rel.Ran, rel.Cause = false, causeFallback
 	committed, err := r.commitRelease(0, rel, nil)
-	if err == nil {
-		r.note("fallback", 0, "committed the good build again as revision "+itoa(int(committed.Revision)))
+	if err != nil {
+		return store.Release{}, err
 	}
-	return committed, err
+	r.note("fallback", 0, "committed the good build again as revision "+itoa(int(committed.Revision)))
+	return committed, nil
 }

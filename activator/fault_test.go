@@ -163,30 +163,36 @@ func TestADiskThatIsFullForAWhileStopsNothingThatServes(t *testing.T) {
 	})
 }
 
+// fills returns what fills the database: after so many commits more; -1: it has room
+// again.
+func (r *rig) fills() (after func(commits int)) {
+	var mu sync.Mutex
+	left := -1
+	r.w.mem.Fail = func(op string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		reads := op == "get" || op == "apps" || op == "receipts" || strings.HasSuffix(op, ".done")
+		switch {
+		case reads || left < 0:
+		case left == 0:
+			return errDisk
+		case op == "update":
+			left--
+		}
+		return nil
+	}
+	return func(commits int) {
+		mu.Lock()
+		defer mu.Unlock()
+		left = commits
+	}
+}
+
 // A hold asks for all that may be refused before it stops anything, and what is refused
 // again and again is told once.
 func TestAHoldWhoseRunCannotBeRecordedStopsNothing(t *testing.T) {
 	withFaults(t, func(r *rig, _ *faults) {
-		var mu sync.Mutex
-		left := -1 // how many commits succeed before the database is full; -1: it is not
-		r.w.mem.Fail = func(op string) error {
-			mu.Lock()
-			defer mu.Unlock()
-			reads := op == "get" || op == "apps" || op == "receipts" || strings.HasSuffix(op, ".done")
-			switch {
-			case reads || left < 0:
-			case left == 0:
-				return errDisk
-			case op == "update":
-				left--
-			}
-			return nil
-		}
-		fill := func(n int) {
-			mu.Lock()
-			defer mu.Unlock()
-			left = n
-		}
+		fill := r.fills()
 		r.apply(r.app("v1", hold))
 		r.get("v1")
 		settle(time.Second)

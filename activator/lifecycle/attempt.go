@@ -258,7 +258,7 @@ func (m *machine) fail(why Reason) {
 	}
 	m.record(Effect{Outcome: o, Reason: why, Held: fresh, Fallback: falls})
 	m.dropNext()
-	m.s.StartWanted = false
+	m.s.StartWanted, m.s.FallsBack = false, falls
 	switch {
 	case serving:
 		m.s.Cur.Restart = m.s.Restarts // a restart that failed is paid; it is not tried again by itself
@@ -327,9 +327,19 @@ func (m *machine) backOff(r Revision) {
 	m.turnAway()
 }
 
-// turnAway tells those who wait if nothing can run for them.
+// turnAway tells those who wait if nothing can run for them. Who waits for a build that
+// fails waits on for the one that is committed in its place, if there will be one.
 func (m *machine) turnAway() {
-	if m.s.Wanted().Rev == 0 {
+	if m.s.Wanted().Rev == 0 && !m.s.FallsBack {
 		m.s.WakeWanted, m.s.StartWanted = false, false
+	}
+}
+
+// fellBack: the good build could not be committed again, so nothing comes that anybody
+// could wait for. Should it be committed later, that is a release like others.
+func (m *machine) fellBack() {
+	if m.s.FallsBack {
+		m.s.FallsBack = false
+		m.turnAway()
 	}
 }

@@ -31,7 +31,7 @@
 //     again, and an answer that nobody waits for does not.
 //   - Carry out RaiseLimit, Intent, RecordRan, RecordSwitching, Switch, Report,
 //     TrySleep, RestoreLimit and CommitFallback at once, and feed their answers
-//     before any other event. Should something be asked between a Switch and its
+//     before any other event (requests are parked for a fallback until its answer). Should something be asked between a Switch and its
 //     answer all the same, it takes effect with the answer.
 //   - Verify the staged bytes in Prepare, before anything else of it, if Verify was
 //     not asked for that generation: in a wake it is not.

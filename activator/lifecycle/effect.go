@@ -33,7 +33,7 @@ const (
 	Disarm // Timer
 
 	RecordOutcome  // an attempt ended: Outcome, Reason, Cause, Mode, Executed, Held, DownHeld
-	CommitFallback // commit the good build as a new revision → Committed
+	CommitFallback // commit the good build as a new revision → Committed, or FallbackDone if it is not
 	Gone           // nothing is left of a halted app
 )
 

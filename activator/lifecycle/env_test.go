@@ -554,12 +554,13 @@ func (x *explorer) executeMore(w *world, g *worldGen, e Effect) bool {
 		return true
 	case CommitFallback:
 		if x.choose(2) == 1 {
+			w.queue(answer{kind: FallbackDone, res: Refused, why: ReasonNotRecorded})
 			return false
 		}
 		if w.d.rels[w.d.desired]&relOwn != 0 {
 			x.fail("I9", "usher commits a second release of its own after one of the owner's")
 		}
-		w.commit(w.d.rels[e.Rel.Rev]&^relRan | relOwn)
+		w.fallBack(uint8(e.Rel.Rev))
 		w.queue(answer{kind: Committed, gen: 0})
 		return true
 	case Gone:
@@ -607,6 +608,17 @@ func (w *world) commit(bits uint8) {
 	w.d.desired++
 	w.d.rels[w.d.desired] = bits
 	w.d.owed = true
+}
+
+// fallBack commits the good build again.
+func (w *world) fallBack(good uint8) { w.commit(w.d.rels[good]&^relRan | relOwn) }
+
+// owesFallback: usher crashed between the failure of a hold and the commit of the good
+// build. The next start makes up for it.
+func (w *world) owesFallback() bool {
+	d := &w.d
+	r := d.rels[d.desired]
+	return r&relFallback != 0 && r&relOwn == 0 && d.held&(1<<d.desired) != 0 && d.good != 0 && d.good <= d.downHeld
 }
 
 // place stores the slot at the edge; who is parked follows it.

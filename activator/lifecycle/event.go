@@ -30,7 +30,8 @@ const (
 	DrainDone
 	StopDone // OK = proven empty
 	SleepDone
-	RestoreDone // of the app's limit; there is at most one under way
+	RestoreDone  // of the app's limit; there is at most one under way
+	FallbackDone // not OK: the good build was not committed again; there is at most one under way
 
 	TimerFired // Timer says which
 )

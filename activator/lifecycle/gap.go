@@ -15,7 +15,7 @@ func Gap(s State) int {
 	if s.Gone && s.Halt.ends() { // all that may come yet is the answer of a restore
 		return gapFlag(s.Limit == LimitRestoring)
 	}
-	n := gapLimit[s.Limit] + gapFlag(s.SweepArmed) + gapFlag(s.Attempt.Reporting)
+	n := gapLimit[s.Limit] + gapFlag(s.SweepArmed) + gapFlag(s.FallsBack) + gapFlag(s.Attempt.Reporting)
 	n += gapOf(s.Cur, s.Halt) + gapOf(s.Next, s.Halt) + gapOf(s.Old, s.Halt)
 	if s.Deferred != 0 {
 		n += 3 * gapAttempt // when the timer fires, both may have to be tried

@@ -218,7 +218,7 @@ func (w *world) hash(seed maphash.Seed) uint64 {
 	b.put(uint8(a.Gen), uint8(a.Cause), uint8(a.Mode), uint8(a.Desired), bits(a.Stopped, a.Reporting))
 	b.slot(&s.Slot)
 	b.put(uint8(s.Reported), uint8(s.Held), uint8(s.DownHeld), uint8(s.Deferred), uint8(s.Restarts), uint8(s.Cache.Rev), uint8(s.Cache.Restart),
-		uint8(s.Why), uint8(s.Halt), uint8(s.Limit), s.Backoff, bits(s.WakeWanted, s.StartWanted, s.SweepArmed, s.ReportOwed, s.Paused, s.Maintenance, s.Gone), bits(s.Stalled))
+		uint8(s.Why), uint8(s.Halt), uint8(s.Limit), s.Backoff, bits(s.WakeWanted, s.StartWanted, s.SweepArmed, s.ReportOwed, s.Paused, s.Maintenance, s.Gone), bits(s.Stalled, s.FallsBack))
 	b.slot(&w.slot)
 	for i := range w.ng {
 		g := &w.gens[i]

@@ -20,6 +20,7 @@ package lifecycle
 //	P1   whatever a generation waits for is under way; timers are armed as the core believes
 //	P2   no request is parked while nothing is under way
 //	P3   a drain that something waits for hurries
+//	P4   who waits for a build that fails waits on for the fallback that is committed in its place, until that was tried
 //	C    what each controller guarantees of its own steps, and what an attempt was begun for (controllers_test.go)
 //	R    what each controller relies on: nobody else changes what it owns (controllers_test.go)
 
@@ -229,6 +230,9 @@ func (x *explorer) checkPlace(w *world, e Effect) {
 		if !ok {
 			x.fail("I6", "the slot leaves generation %d, which serves", cur)
 		}
+	}
+	if s := e.Slot; s.State == SlotDown && s.Reason == ReasonHeld && w.d.owed && w.d.rels[w.d.desired]&relOwn != 0 {
+		x.fail("P4", "requests are turned away, and revision %d, which is committed in the place of what failed, was not tried", w.d.desired)
 	}
 	x.checkServing(w, e.Slot)
 }
@@ -466,6 +470,9 @@ func (x *explorer) checkTimers(w *world) {
 		if !w.has(TimerSweep) && !w.fenced() {
 			x.fail("P1", "a limit that could not be restored is not tried again")
 		}
+	}
+	if s.FallsBack && !w.fenced() {
+		x.fail("P1", "a fallback is waited for, and whether it was committed was answered")
 	}
 	if (s.Deferred != 0) && !w.has(TimerBackoff) {
 		x.fail("P1", "revision %d is put off and no timer is armed", s.Deferred)

@@ -424,6 +424,14 @@ func (x *explorer) feed(w *world, e Event) {
 // start is usher coming up again.
 func (x *explorer) start(w *world) {
 	w.up = true
+	if w.owesFallback() && x.choose(2) == 0 {
+		x.say("usher commits the fallback that is owed")
+		w.fallBack(w.d.good)
+		x.follow(w)
+		if x.crashes(w) {
+			return
+		}
+	}
 	durable := State{
 		Desired: w.release(w.d.desired), Good: w.release(w.d.good), Reported: Revision(w.d.reported),
 		Restarts: uint32(w.d.restarts), DownHeld: Revision(w.d.downHeld), Paused: w.d.paused, Maintenance: w.d.maintain,

@@ -5,7 +5,7 @@ import "slices"
 // checkMutants show checks of which the other mutants, which show the promises, do
 // not set off any.
 func checkMutants() []mutant {
-	return slices.Concat(attemptCheckMutants(), goCheckMutants(), slotCheckMutants(), recordCheckMutants(), outcomeCheckMutants(), timerCheckMutants())
+	return slices.Concat(attemptCheckMutants(), goCheckMutants(), slotCheckMutants(), recordCheckMutants(), outcomeCheckMutants(), timerCheckMutants(), fallbackMutants())
 }
 
 // attemptCheckMutants get wrong when an attempt may begin or go on.
@@ -208,6 +208,29 @@ func timerCheckMutants() []mutant {
 			step: after(func(_ State, _ Event, s *State, f *Effects) {
 				if h := f.find(Health); h != nil && h.Rel.Canary {
 					f.add(Effect{Kind: Arm, Timer: TimerSettle, Gen: h.Gen})
+				}
+			}),
+		},
+	}
+}
+
+// fallbackMutants let requests wait for a fallback in vain, or not at all.
+func fallbackMutants() []mutant {
+	return []mutant{
+		{
+			name: "turns away who could wait for the fallback", config: "fallback", caught: []string{"P4"},
+			step: after(func(_ State, _ Event, s *State, f *Effects) {
+				if p := f.find(Place); p != nil && f.find(CommitFallback) != nil {
+					p.Slot.State, p.Slot.Reason = SlotDown, ReasonHeld
+					s.Slot = p.Slot
+				}
+			}),
+		},
+		{
+			name: "lets requests wait for a fallback that was not committed", config: "fallback", caught: []string{"P1"},
+			step: ahead(func(_ *State, e *Event) {
+				if e.Kind == FallbackDone {
+					e.Kind = EventNone
 				}
 			}),
 		},

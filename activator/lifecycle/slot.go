@@ -47,9 +47,9 @@ func (m *machine) slotState() SlotState {
 		return SlotHolding
 	case s.Attempt.Gen != 0:
 		return SlotWaking
-	case m.blocked():
+	case m.blocked() && !s.FallsBack:
 		return SlotDown
-	case s.WakeWanted || s.StartWanted:
+	case s.WakeWanted || s.StartWanted || s.FallsBack:
 		return SlotWaking
 	}
 	return SlotAsleep

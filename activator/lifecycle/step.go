@@ -47,6 +47,8 @@ func (m *machine) apply(e Event) {
 		m.reported(e)
 	case RestoreDone:
 		m.limitRestored(e)
+	case FallbackDone:
+		m.fellBack()
 	default:
 		m.answer(e)
 	}
@@ -75,7 +77,7 @@ func (m *machine) committed(r Release) {
 		return
 	}
 	first := m.s.Desired.Rev == 0
-	m.s.Desired = r
+	m.s.Desired, m.s.FallsBack = r, false
 	m.s.Why = released(r)
 	if first {
 		m.s.Why = CauseInstall

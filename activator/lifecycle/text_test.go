@@ -8,7 +8,7 @@ import (
 var eventNames = [...]string{
 	"none", "Committed", "RestartAsked", "WakeAsked", "SleepAsked", "PauseAsked", "ResumeAsked", "HaltAsked", "Exited",
 	"VerifyDone", "RaiseDone", "IntentDone", "PrepareDone", "RanDone", "GoDone", "HealthDone", "SwitchingDone", "SwitchDone", "ReportDone",
-	"DrainDone", "StopDone", "SleepDone", "RestoreDone", "TimerFired",
+	"DrainDone", "StopDone", "SleepDone", "RestoreDone", "FallbackDone", "TimerFired",
 }
 
 var effectNames = [...]string{

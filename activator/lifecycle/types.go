@@ -220,6 +220,7 @@ type State struct {
 	Why         Cause // why the next attempt will exist; none = a wake
 	WakeWanted  bool  // somebody waits for the app
 	StartWanted bool  // a release or a retry wants it started once
+	FallsBack   bool  // the good build is being committed again: nobody is turned away before that is answered
 	SweepArmed  bool
 	ReportOwed  bool // serving, but the report is not recorded yet
 	Paused      bool

@@ -109,3 +109,30 @@ func TestWhatAFailedHoldHasLeftIsNotLiftedByABuildThatCannotRun(t *testing.T) {
 		t.Errorf("want v1, got %s", a)
 	}
 }
+
+// Whoever waits when the build fails waits on for the build of before, which the spec
+// asks for: a swap loses nothing, also one that comes to nothing.
+func TestWhoIsParkedForABuildThatFailsIsServedByTheFallback(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{hold: true, lines: []string{`fallback = "previous"`}}}})
+	ok(t, u.get("hello", "/"))
+	deployed := u.cliAsync("deploy", "hello", hello(t, "v2", "crash=3s,slow-start=60s"))
+	u.awaitState("hello", admin.Holding, 20*time.Second)
+	const many = 20
+	parked := make(chan []answer, 1)
+	go func() { parked <- together(many, func(int) answer { return u.get("hello", "/version") }) }()
+	u.awaitStatus("hello", 10*time.Second, "parking all", func(s admin.AppStatus) bool { return s.Parked == many && s.Generation == 0 })
+	if r := <-deployed; r.code != 1 || !strings.Contains(r.stderr, "restored") {
+		t.Errorf("want exit code 1 and that the build of before was restored, got %d:\n%s", r.code, r.stderr)
+	}
+	s := u.status("hello")
+	for _, a := range <-parked {
+		if a.err != nil || a.status != http.StatusOK || a.body != "v1\n" || a.generation != s.Generation {
+			t.Errorf("want v1 of generation %d, got %s of generation %d", s.Generation, a, a.generation)
+		}
+	}
+	rc := u.receipt("hello", 2)
+	if rc.Outcome != "down" || rc.Counts.Accepted != many || rc.Counts.Refused != 0 {
+		t.Errorf("receipt of the build that failed: %+v, %+v", rc, *rc.Counts)
+	}
+}
