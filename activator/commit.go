@@ -135,7 +135,7 @@ func (r *runner) coreRelease(rel store.Release) lc.Release {
 	out := lc.Release{
 		Rev: lc.Revision(rel.Revision), Hold: rel.DemandHold, External: rel.Kind == store.KindTarget,
 		Ran: rel.Ran, Own: rel.Cause == causeFallback, Canary: rel.Cause == causeCanary, Fallback: r.spec.Policy.Fallback,
-		Config: rel.Cause == causeConfig,
+		Config: rel.Cause == causeConfig, Restarts: uint32(rel.Restarts),
 	}
 	p, err := decodeProcess(rel.Spec)
 	if err == nil && !out.External && (p.Hold || p.Listen == ListenFixed) {
@@ -381,7 +381,7 @@ func (r *runner) commitFallback(revision uint64) (store.Release, error) {
 		return store.Release{}, nil
 	}
 	rel := *good
-	rel.Ran, rel.Cause = false, causeFallback
+	rel.Ran, rel.Cause, rel.Restarts = false, causeFallback, rec.Restarts
 	committed, err := r.commitRelease(0, rel, nil)
 	if err != nil {
 		return store.Release{}, err

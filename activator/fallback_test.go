@@ -1,6 +1,7 @@
 package activator
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -67,6 +68,51 @@ func TestAFallbackThatCannotBeCommittedIsNotWaitedFor(t *testing.T) {
 		settle(2 * time.Second)
 		r.get("v1")
 		if s := r.wantState("awake"); s.Desired != 3 || s.Reported != 3 || s.Last.Outcome != "restored" {
+			t.Errorf("status %+v", s)
+		}
+	})
+}
+
+// The owner has asked for the fallback, and usher crashes before it serves: it is what
+// was asked for all the same.
+func TestAFallbackThatItsOwnerHasAskedForIsDoneAlsoAfterACrash(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		inBubble(t, func(r *rig) {
+			r.apply(r.app("v1 sick=3 boot=5s", fallsBack))
+			r.get("v1")
+			r.wantOp(r.deploy("v2 sick"), OpDown)
+			op := r.must(r.act.Restart(context.Background(), Change{App: "hello"}, true))
+			settle(2 * time.Second)
+			if r.wantState("waking"); crash {
+				r.restart()
+				settle(time.Minute)
+			} else {
+				r.wantOp(op, OpDone)
+			}
+			r.get("v1")
+			if s := r.wantState("awake"); s.Desired != 3 || s.Reported != 3 || s.Last.Revision != 3 || s.Last.Outcome != "done" {
+				t.Errorf("status %+v", s)
+			}
+			if rc := r.receipt(); rc.Revision != 3 || rc.Outcome != "done" {
+				t.Errorf("receipt %+v", rc)
+			}
+		})
+	}
+}
+
+// Nobody has asked for it, and it is told as that after a crash, too.
+func TestAFallbackIsCalledRestoredAlsoAfterACrash(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1 boot=5s", fallsBack))
+		r.get("v1")
+		r.wantOp(r.must(r.act.Restart(context.Background(), Change{App: "hello"}, false)), OpDone)
+		r.deploy("v2 sick")
+		settle(22 * time.Second)
+		r.wantState("waking")
+		r.restart()
+		settle(time.Minute)
+		r.get("v1")
+		if s := r.wantState("awake"); s.Desired != 3 || s.Last.Revision != 3 || s.Last.Outcome != "restored" {
 			t.Errorf("status %+v", s)
 		}
 	})

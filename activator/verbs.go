@@ -167,7 +167,7 @@ func (a *Activator) Rollback(_ context.Context, c Change, to uint64, by string) 
 			}
 		}
 		rel := old
-		rel.Ran, rel.WasGood, rel.Cause, rel.By = false, false, causeRollback, by
+		rel.Ran, rel.WasGood, rel.Restarts, rel.Cause, rel.By = false, false, 0, causeRollback, by
 		if rel.Kind == store.KindArtifact {
 			rel.Spec = r.spec.Process.encode()
 		}

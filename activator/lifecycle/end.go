@@ -74,12 +74,16 @@ func (m *machine) reported(e Event) {
 	}
 	switch {
 	case !reporting:
-	case m.s.Cur.Rel.Own:
+	case m.s.Cur.unasked():
 		m.outcome(Restored, why)
 	default:
 		m.outcome(Done, why)
 	}
 }
+
+// unasked says that g runs what usher has committed by itself, and that nobody has asked
+// for it since: every restart is of what is desired. So that is known after a crash, too.
+func (g *Gen) unasked() bool { return g.Rel.Own && g.Restart <= g.Rel.Restarts }
 
 func (m *machine) nextStopped(e Event) {
 	if e.Result != OK {

@@ -86,6 +86,7 @@ type answer struct {
 // durable is the commit record.
 type durable struct {
 	rels                    [maxRevs + 1]uint8
+	since                   [maxRevs + 1]uint8 // the restarts before usher committed it by itself
 	desired, good, reported uint8
 	verified                uint8 // bit per revision whose bytes were found to be what was committed; for a check
 	held                    uint8 // bit per revision
@@ -199,6 +200,7 @@ func (w *world) release(rev uint8) Release {
 	return Release{
 		Rev: Revision(rev), Hold: b&relHold != 0, External: b&relExternal != 0, Canary: b&relCanary != 0,
 		Fallback: b&relFallback != 0, Own: b&relOwn != 0, Ran: b&relRan != 0, Limited: b&relLimited != 0,
+		Restarts: uint32(w.d.since[rev]),
 	}
 }
 
@@ -611,7 +613,10 @@ func (w *world) commit(bits uint8) {
 }
 
 // fallBack commits the good build again.
-func (w *world) fallBack(good uint8) { w.commit(w.d.rels[good]&^relRan | relOwn) }
+func (w *world) fallBack(good uint8) {
+	w.commit(w.d.rels[good]&^relRan | relOwn)
+	w.d.since[w.d.desired] = w.d.restarts
+}
 
 // owesFallback: usher crashed between the failure of a hold and the commit of the good
 // build. The next start makes up for it.

@@ -44,7 +44,7 @@ func configs() []config {
 		{name: "canary", commits: []uint8{0, relCanary}, left: budgets{usher: 1}, asks: day, pauses: true},
 		{name: "canary and an exit", commits: []uint8{relCanary}, left: budgets{app: 1}, asks: askRequest},
 		{name: "fallback", commits: []uint8{relHold, relHold | relFallback}, left: budgets{usher: 1}, asks: askRequest},
-		{name: "fallback, retry", commits: []uint8{relHold, relHold | relFallback}, left: budgets{restarts: 1}, asks: askWake | askRetry},
+		{name: "fallback, retry", commits: []uint8{relHold, relHold | relFallback}, left: budgets{usher: 1, restarts: 1}, asks: askWake | askRetry},
 		{name: "pause overlap", commits: []uint8{0, 0}, asks: askRequest | askPause, within: "all of it"},
 		{name: "pause hold", commits: []uint8{relHold, relHold}, asks: askRequest | askPause, within: "all of it"},
 		{name: "maintenance", commits: []uint8{0, relHold}, left: budgets{usher: 1}, asks: askPause | askMaintain},

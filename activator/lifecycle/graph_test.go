@@ -232,6 +232,7 @@ func (w *world) hash(seed maphash.Seed) uint64 {
 	b.put(uint8(w.late.kind), w.late.gen)
 	d := &w.d
 	b.put(d.rels[1:]...)
+	b.put(d.since[1:]...)
 	b.put(d.desired, d.good, d.reported, d.held, d.downHeld, d.verified, d.restarts, bits(d.paused, d.maintain, d.owed), d.touched, d.failed, d.doubt, w.timers, w.settle)
 	b.put(w.left.commits, w.left.restarts, w.left.usher, w.left.app, w.left.puts, w.left.fresh)
 	b.put(w.g.head, w.g.inside, uint8(w.g.key.Rev), uint8(w.g.key.Restart), uint8(w.g.entry.Rev), uint8(w.g.entry.Restart), w.g.content,
@@ -247,7 +248,7 @@ type packer struct {
 func (p *packer) put(b ...uint8) { p.n += copy(p.buf[p.n:], b) }
 
 func (p *packer) release(r *Release) {
-	p.put(uint8(r.Rev), bits(r.Hold, r.External, r.Ran, r.Own, r.Canary, r.Fallback, r.Limited, r.Config))
+	p.put(uint8(r.Rev), bits(r.Hold, r.External, r.Ran, r.Own, r.Canary, r.Fallback, r.Limited, r.Config), uint8(r.Restarts))
 }
 
 func (p *packer) slot(s *Slot) {

@@ -180,6 +180,21 @@ func betweenMutants() []mutant {
 			}),
 		},
 		{
+			name: "calls restored what its owner has asked for", config: "fallback, retry", caught: []string{"I9"},
+			step: after(func(b State, _ Event, _ *State, f *Effects) {
+				if o := f.find(RecordOutcome); o != nil && o.Outcome == Done && o.Rel.Own && b.Attempt.Reporting {
+					o.Outcome = Restored
+				}
+			}),
+		},
+		{
+			name: "forgets over a crash who has asked for a fallback", config: "fallback, retry", caught: []string{"I9"}, alone: true,
+			rec: func(durable State, found []Found, fresh GenID) (State, Effects) {
+				durable.Desired.Restarts = durable.Restarts
+				return Recover(durable, found, fresh)
+			},
+		},
+		{
 			name: "settles over and over", config: "canary", caught: []string{"I9"},
 			step: after(func(_ State, e Event, s *State, f *Effects) {
 				if r := f.find(RecordSwitching); r != nil && e.Kind == TimerFired {

@@ -165,7 +165,7 @@ func (w *world) forgetReleases() {
 	}
 	for r := range d.rels {
 		if bit := uint8(1) << r; live&bit == 0 {
-			d.rels[r] = 0
+			d.rels[r], d.since[r] = 0, 0
 		}
 		if d.rels[r]&relRan != 0 {
 			verified |= 1 << r

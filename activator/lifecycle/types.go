@@ -39,7 +39,7 @@ const (
 	Failed              // the build failed; an incumbent still serves
 	Abandoned           // superseded or refused; not the build's fault
 	Down                // nothing serves
-	Restored            // the good build, committed again by usher itself after a failed hold, serves
+	Restored            // the good build, committed again by usher itself after a failed hold, serves; nobody had asked for that
 )
 
 // Reason says in one word why something ended as it did.
@@ -101,14 +101,15 @@ const (
 // Release is what the core knows of one revision.
 type Release struct {
 	Rev      Revision
-	Hold     bool // every attempt to it or from it runs as hold
-	External bool // a target whose process usher does not own
-	Ran      bool // recorded: bytes of it may have run
-	Own      bool // committed by usher itself as a fallback
-	Canary   bool // must settle before the switch
-	Fallback bool // if it fails in hold mode, commit the good build again
-	Limited  bool // its generations have limits of memory or processes
-	Config   bool // committed because the config file changed
+	Hold     bool   // every attempt to it or from it runs as hold
+	External bool   // a target whose process usher does not own
+	Ran      bool   // recorded: bytes of it may have run
+	Own      bool   // committed by usher itself as a fallback
+	Canary   bool   // must settle before the switch
+	Fallback bool   // if it fails in hold mode, commit the good build again
+	Limited  bool   // its generations have limits of memory or processes
+	Config   bool   // committed because the config file changed
+	Restarts uint32 // Own: how many restarts had been asked for when it was committed
 }
 
 // Gen is one generation. The zero value means none.

@@ -82,6 +82,10 @@ type Release struct {
 	// data. It is set before the first go-byte and never cleared.
 	Ran bool `json:"ran,omitempty"`
 
+	// Restarts is how many restarts had been asked for when usher committed it by
+	// itself: who has asked for one since has asked for this release.
+	Restarts uint64 `json:"restarts,omitempty"`
+
 	// WasGood says that Good has pointed to this release. The store sets it with
 	// the transaction that moves the pointer; it is never cleared.
 	WasGood bool `json:"was_good,omitempty"`

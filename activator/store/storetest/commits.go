@@ -128,7 +128,7 @@ func readBack(t *testing.T, s Opened) {
 	want := store.App{
 		Name: "web", Version: 1, Desired: 2, Good: 1, Reported: 1,
 		Releases: []store.Release{
-			{Revision: 1, Kind: store.KindArtifact, Digest: "sha256:aa", Build: "aa", ArtifactKind: "file", Spec: []byte(`{"user":"web"}`), DemandHold: true, Cause: "install", CreatedAt: at, By: "uid 0", Ran: true, WasGood: true},
+			{Revision: 1, Kind: store.KindArtifact, Digest: "sha256:aa", Build: "aa", ArtifactKind: "file", Spec: []byte(`{"user":"web"}`), DemandHold: true, Cause: "install", CreatedAt: at, By: "uid 0", Ran: true, Restarts: 2, WasGood: true},
 			{Revision: 2, Kind: store.KindTarget, Target: "127.0.0.1:3000"},
 		},
 		FileValue: "bin/web",
