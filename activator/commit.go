@@ -266,7 +266,7 @@ func (r *runner) outcome(e lc.Effect) {
 	g := r.gens[e.Gen]
 	o := store.Outcome{
 		Attempt: uint64(e.Gen), Revision: uint64(e.Rel.Rev), Generation: uint64(e.Gen),
-		Cause: e.Cause.String(), Mode: e.Mode.String(), Canary: e.Rel.Canary, Outcome: e.Outcome.String(),
+		Restart: uint64(e.Restart), Cause: e.Cause.String(), Mode: e.Mode.String(), Canary: e.Rel.Canary, Outcome: e.Outcome.String(),
 		Reason: e.Reason.String(), Executed: e.Executed, At: r.act.now(),
 		Receipt: r.receipt != nil && r.receipt.Attempt == uint64(e.Gen),
 	}

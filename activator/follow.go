@@ -32,7 +32,7 @@ func (o *operation) concerns(rel lc.Release, restart uint32) bool {
 	case KindDeploy, KindRollback, KindResume:
 		return o.Revision == uint64(rel.Rev)
 	case KindRestart:
-		return restart >= o.restart
+		return uint64(restart) >= o.Restart
 	case KindWake:
 		return true
 	}

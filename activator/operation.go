@@ -62,12 +62,12 @@ type Operation struct {
 	Revision   uint64
 	Generation uint64
 	Digest     string
+	Restart    uint64 // kind restart: the count that must be reached
 }
 
 // operation is the live side of an Operation; its app's mailbox changes it.
 type operation struct {
 	Operation
-	restart uint32 // kind restart: the count that must be reached
 	// fallback is the revision that restores what was good after the asked for one
 	// failed; falling: its commit is about to follow.
 	fallback uint64

@@ -35,12 +35,14 @@ type Status struct {
 
 	Generations []GenerationStatus
 	Restarts    uint64
-	Failures    int
-	NextRetry   time.Time
-	IdleTimeout time.Duration
-	IdleFrom    time.Time // when it became current
-	Version     uint64
-	Boot        time.Duration // learned
+	// RestartsDone is how many of them what serves has taken up.
+	RestartsDone uint64
+	Failures     int
+	NextRetry    time.Time
+	IdleTimeout  time.Duration
+	IdleFrom     time.Time // when it became current
+	Version      uint64
+	Boot         time.Duration // learned
 	// Recovery is what usher found of the app at its start that was not as it had
 	// been recorded.
 	Recovery []string
@@ -133,6 +135,7 @@ func (r *runner) generationStatus(s *Status) {
 			PID: rg.run.PID, Address: rg.run.Address, StartedAt: rg.startedAt,
 		})
 		if g.ID == r.state.Cur.ID && g.Stage == lc.Serving {
+			s.RestartsDone = uint64(g.Restart)
 			s.Generation, s.PID, s.Address, s.IdleFrom = uint64(g.ID), rg.run.PID, rg.run.Address, rg.startedAt
 		}
 	}

@@ -240,8 +240,8 @@ func (a *Activator) Restart(_ context.Context, c Change, retry bool) (Operation,
 		if err := r.commitRestart(c.IfVersion, retry); err != nil {
 			return err
 		}
-		o.restart = uint32(r.record.Restarts)
-		o.step(StepCommitted, "restart "+itoa(int(o.restart)), r.act.now())
+		o.Restart = r.record.Restarts
+		o.step(StepCommitted, "restart "+itoa(int(o.Restart)), r.act.now())
 		r.tell(o, "restart: committed")
 		r.step(lc.Event{Kind: lc.RestartAsked, Retry: retry})
 		return nil

@@ -77,6 +77,7 @@ type Operation struct {
 	Revision   uint64     `json:"revision,omitempty"`
 	Generation uint64     `json:"generation,omitempty"`
 	Digest     string     `json:"digest,omitempty"`
+	Restart    uint64     `json:"restart,omitempty"` // of a restart: which one it is
 }
 
 // Settled reports whether nothing more will happen to o.

@@ -65,6 +65,8 @@ type AppStatus struct {
 
 	// Restarts asked for by operators since revision 1.
 	Restarts uint64 `json:"restarts"`
+	// RestartsDone is how many of them what serves has taken up; 0 if nothing does.
+	RestartsDone uint64 `json:"restarts_done,omitempty"`
 	// Failures in a row of the desired build.
 	Failures uint64 `json:"failures"`
 	// NextRetry is when a build that backs off is tried again.
@@ -125,6 +127,7 @@ type Outcome struct {
 	Reason  string `json:"reason,omitempty"`
 	// Executed is false only if it is proven that nothing of the build ran.
 	Executed   bool      `json:"executed"`
+	Restart    uint64    `json:"restart,omitempty"` // how many restarts had been asked for when it began
 	Cause      string    `json:"cause"`
 	Mode       string    `json:"mode,omitempty"`
 	Canary     bool      `json:"canary,omitempty"` // its release is one that settles before the switch

@@ -104,6 +104,7 @@ type Outcome struct {
 	Attempt    uint64        `json:"attempt"`
 	Revision   uint64        `json:"revision"`
 	Generation uint64        `json:"generation,omitempty"` // 0 = none was numbered
+	Restart    uint64        `json:"restart,omitempty"`    // how many restarts had been asked for when it began
 	Cause      string        `json:"cause,omitempty"`
 	Mode       string        `json:"mode,omitempty"`   // the mode it really ran in
 	Canary     bool          `json:"canary,omitempty"` // its release is one that settles before the switch

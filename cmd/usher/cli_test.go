@@ -580,6 +580,60 @@ func TestAForgottenDeployEndsAsItsRevisionDid(t *testing.T) {
 	}
 }
 
+// restarting is a control whose restart is the second of its app.
+type restarting struct{ *admintest.Control }
+
+func (c restarting) Restart(ctx context.Context, req admin.RestartRequest) (admin.Operation, error) {
+	op, err := c.Control.Restart(ctx, req)
+	op.Restart = 2
+	return op, err
+}
+
+func TestAForgottenRestartEndsAsItsAttemptDid(t *testing.T) {
+	app := func(f func(*admin.AppStatus)) admin.AppStatus {
+		a := hello()
+		a.Restarts, a.RestartsDone = 2, 1
+		a.LastOutcome = &admin.Outcome{Revision: 2, Restart: 1, Outcome: "failed", Reason: "long ago"}
+		f(&a)
+		return a
+	}
+	ended := func(restart uint64, outcome string) func(*admin.AppStatus) {
+		return func(a *admin.AppStatus) {
+			a.LastOutcome = &admin.Outcome{Revision: 2, Restart: restart, Outcome: outcome, Reason: "never healthy", Generation: 6}
+		}
+	}
+	owed := app(func(*admin.AppStatus) {})
+	for _, tc := range []struct {
+		name        string
+		first, then admin.AppStatus
+		code        int
+		stdout      string
+		stderr      string
+	}{
+		{"done", owed, app(ended(2, "done")), exitOK, "hello: restart done, generation 6\n", ""},
+		{"done as a later one", owed, app(ended(3, "done")), exitOK, "hello: restart done, generation 6\n", ""},
+		{"done before the crash", owed, app(func(a *admin.AppStatus) { a.RestartsDone, a.Generation = 2, 6 }), exitOK, "hello: restart done, generation 6\n", ""},
+		{"failed", owed, app(ended(2, "failed")), exitFailed, "", "restart hello: failed: never healthy"},
+		{"down before it", owed, app(func(a *admin.AppStatus) { a.State, a.RestartsDone = admin.Down, 0 }), exitFailed, "", "no longer knows what became of it"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tt := newTerminal(t, hello())
+			tt.stop()
+			tt.stop = admintest.StartAt(t, restarting{tt.ctl}, admin.Options{}, tt.addr.Path)
+			tt.scripted(func(c *admintest.Control, op admin.Operation) { c.Step(op.ID, admin.StepStarting, "") })
+			tt.restartAt("starting", func() {
+				tt.ctl.Forget("op-1")
+				tt.ctl.SetApp(tc.first)
+				time.AfterFunc(2*lookAgain, func() { tt.ctl.SetApp(tc.then) })
+			})
+			code, out, errs := tt.run("restart", "hello")
+			if code != tc.code || out != tc.stdout || !strings.Contains(errs, tc.stderr) {
+				t.Errorf("exit %d, stdout %s, stderr %s", code, out, errs)
+			}
+		})
+	}
+}
+
 // dyingDaemon takes one request at addr and is gone before it has answered;
 // then f gets the request's id, and the real daemon comes back.
 func (tt *terminal) dyingDaemon(f func(requestID string)) {

@@ -142,12 +142,12 @@ func (p *pending) fromStatus(ctx context.Context, op admin.Operation) (admin.Ope
 	if err != nil {
 		return op, err
 	}
-	if o := st.LastOutcome; o != nil && (o.Operation == op.ID || failed(st, op)) {
+	if o := st.LastOutcome; o != nil && (o.Operation == op.ID || failed(st, op) || restarted(st, op)) {
 		op.State, op.Outcome, op.Reason = admin.OpState(o.Outcome), o.Outcome, o.Reason
 		op.Exit, op.LogTail, op.Generation = o.Exit, o.LogTail, o.Generation
 		return op, nil
 	}
-	if op.Revision != 0 && st.Reported == op.Revision {
+	if op.Revision != 0 && st.Reported == op.Revision || op.Restart != 0 && st.RestartsDone >= op.Restart {
 		op.State, op.Outcome, op.Generation = admin.OpDone, string(admin.OpDone), st.Generation
 		return op, nil
 	}
@@ -166,14 +166,24 @@ func failed(st admin.AppStatus, op admin.Operation) bool {
 		(o.Outcome == string(admin.OpFailed) || o.Outcome == string(admin.OpDown))
 }
 
+// restarted says that the last attempt was the one for the restart op, or a later one.
+func restarted(st admin.AppStatus, op admin.Operation) bool {
+	o := st.LastOutcome
+	return o != nil && op.Restart != 0 && o.Restart >= op.Restart
+}
+
 // settled says that recovery has nothing more to do about op. A release that was
 // committed and never reported is begun again, if only after what the crash left
-// of it is gone; but the first one of an app waits for a request.
+// of it is gone, and so is a restart of what serves; but the first release of an app
+// waits for a request.
 func settled(st admin.AppStatus, op admin.Operation) bool {
 	switch st.State {
 	case admin.Waking, admin.Swapping, admin.Holding:
 		return false
 	case admin.Awake, admin.Asleep:
+		if st.State == admin.Awake && st.RestartsDone < op.Restart && !restarted(st, op) {
+			return false
+		}
 		return st.Desired != op.Revision || st.Reported >= op.Revision || st.Reported == 0 || failed(st, op)
 	}
 	return true

@@ -51,7 +51,7 @@ func translate(o activator.Operation) admin.Operation {
 	out := admin.Operation{
 		ID: o.ID, App: o.App, Kind: o.Kind, RequestID: o.RequestID, State: admin.OpState(o.State), Draining: o.Draining,
 		Outcome: o.Outcome, Reason: o.Reason, Exit: exit(o.Exit), LogTail: o.LogTail,
-		StartedAt: o.StartedAt, EndedAt: some(o.EndedAt), Revision: o.Revision, Generation: o.Generation, Digest: o.Digest,
+		StartedAt: o.StartedAt, EndedAt: some(o.EndedAt), Revision: o.Revision, Generation: o.Generation, Digest: o.Digest, Restart: o.Restart,
 		Steps: []admin.Step{},
 	}
 	for _, s := range o.Steps {
@@ -87,7 +87,7 @@ func (c *control) status(s activator.Status) admin.AppStatus {
 		Revision: s.Revision, Desired: s.Desired, Good: s.Good, Reported: s.Reported,
 		Generation: s.Generation, Build: s.Build, Digest: s.Digest, PID: s.PID, Address: s.Address,
 		Mode: s.Mode, External: s.External, Generations: []admin.GenerationStatus{},
-		Restarts: s.Restarts, Failures: uint64(s.Failures), NextRetry: some(s.NextRetry),
+		Restarts: s.Restarts, RestartsDone: s.RestartsDone, Failures: uint64(s.Failures), NextRetry: some(s.NextRetry),
 		Version: itoa(s.Version), Recovery: s.Recovery,
 	}
 	f, known := c.d.file.Load().apps.find(s.Name)
@@ -142,7 +142,7 @@ func limits(s activator.Status) *admin.Limits {
 func lastOutcome(s activator.Status) *admin.Outcome {
 	l := s.Last
 	return &admin.Outcome{
-		Attempt: l.Attempt, Operation: s.LastOperation, Outcome: l.Outcome, Reason: l.Reason, Executed: l.Executed, Cause: l.Cause, Mode: l.Mode,
+		Attempt: l.Attempt, Operation: s.LastOperation, Outcome: l.Outcome, Reason: l.Reason, Executed: l.Executed, Restart: l.Restart, Cause: l.Cause, Mode: l.Mode,
 		Canary: l.Canary, At: l.At, DrainMS: l.Drain.Milliseconds(), Revision: l.Revision, Generation: l.Generation,
 		Exit: exit(s.LastExit), LogTail: s.LastTail,
 	}

@@ -384,7 +384,9 @@ func TestARestartThatUsherOwesIsRunOnce(t *testing.T) {
 	st := u.awaitStatus("hello", 10*time.Second, "restarted", func(s admin.AppStatus) bool {
 		return s.State == admin.Awake && s.PID != first && len(s.Generations) == 1
 	})
-	<-asked // whatever it made of the crash
+	if r := <-asked; r.code != 0 || !strings.Contains(r.stdout, "hello: restart done") {
+		t.Errorf("want exit code 0, got %d:\n%s%s", r.code, r.stdout, r.stderr)
+	}
 	pass(300 * time.Millisecond)
 	if now := u.status("hello"); now.PID != st.PID || now.Generation != st.Generation || now.Revision != 1 || now.Restarts != 1 {
 		t.Errorf("it was restarted again: %+v", now)

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,5 +135,38 @@ func TestWhoIsParkedForABuildThatFailsIsServedByTheFallback(t *testing.T) {
 	rc := u.receipt("hello", 2)
 	if rc.Outcome != "down" || rc.Counts.Accepted != many || rc.Counts.Refused != 0 {
 		t.Errorf("receipt of the build that failed: %+v, %+v", rc, *rc.Counts)
+	}
+}
+
+// The owner asks for the fallback while it starts, and usher is killed in that: it is
+// what was asked for, and not what was restored.
+func TestARetryOfAFallbackIsDoneThoughUsherIsKilledInIt(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{apps: []app{{hold: true, artifact: hello(t, "v1", "slow-start=3s"), lines: []string{`fallback = "previous"`}}}})
+	ok(t, u.get("hello", "/"))
+	deployed := u.cliAsync("deploy", "hello", hello(t, "v2", crashes))
+	starting := func(attempt uint64) {
+		t.Helper()
+		u.awaitStatus("hello", 20*time.Second, "starting the fallback", func(s admin.AppStatus) bool {
+			return slices.ContainsFunc(s.Generations, func(g admin.GenerationStatus) bool {
+				return g.Revision == 3 && g.State == "checking" && g.Number >= attempt
+			})
+		})
+	}
+	starting(3)
+	asked := u.cliAsync("restart", "hello", "--retry")
+	starting(4)
+	<-deployed // its fallback was superseded
+	u.kill()
+	u.serve()
+	if r := <-asked; r.code != 0 || !strings.Contains(r.stdout, "hello: restart done") {
+		t.Errorf("want exit code 0, got %d:\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	s := u.awaitState("hello", admin.Awake, 20*time.Second)
+	if o := s.LastOutcome; o == nil || o.Outcome != "done" || o.Revision != 3 || s.Reported != 3 {
+		t.Errorf("last outcome %+v; %+v", o, s)
+	}
+	if rc := u.receipt("hello", s.Generation); rc.Outcome != "done" {
+		t.Errorf("receipt %+v", rc)
 	}
 }
