@@ -33,6 +33,7 @@ type slot struct {
 	history []Placement
 	streams []time.Duration // CloseStreams calls
 	cuts    int
+	warmed  []string // the questions of Warm
 	books   *books
 }
 
@@ -218,6 +219,19 @@ func (e *edgeFake) checkServing(app string, p Placement) {
 	if !e.w.isHealthy(p.Generation) {
 		e.w.t.Errorf("generation %d is placed and never was healthy", p.Generation)
 	}
+}
+
+func (e *edgeFake) Warm(_ context.Context, app string, next Placement, question []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.slot(app)
+	if e.l.gone() {
+		return
+	}
+	if s.p.State != lifecycle.SlotServing || s.p.Generation == next.Generation {
+		e.w.t.Errorf("generation %d is made ready while the slot is %v, generation %d", next.Generation, s.p.State, s.p.Generation)
+	}
+	s.warmed = append(s.warmed, string(question))
 }
 
 func (e *edgeFake) TrySleep(app string, gen uint64, p Placement) bool {

@@ -1,6 +1,7 @@
 package activator
 
 import (
+	"context"
 	"time"
 
 	"github.com/usher-edge/usher/activator/lifecycle"
@@ -13,6 +14,10 @@ type Front interface {
 	// Place stores the app's slot and so switches all later requests to it at
 	// once. A target that p does not name again is retired.
 	Place(app string, p Placement)
+	// Warm gets ready for the switch to what next names, while another generation
+	// serves: it opens connections to it and sends question, a whole GET request,
+	// over each. It returns soon, and keeps nothing that is not placed before ctx ends.
+	Warm(ctx context.Context, app string, next Placement, question []byte)
 	// TrySleep retires the target of gen and stores p, if nothing is in flight
 	// on it; otherwise it changes nothing and returns false.
 	TrySleep(app string, gen uint64, p Placement) bool

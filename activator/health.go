@@ -1,6 +1,7 @@
 package activator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -154,14 +155,9 @@ func try(ctx context.Context, t probeTarget, h Health) probeResult {
 	defer conn.Close()
 	client := probeClient(conn)
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://app.invalid"+h.Path, nil)
+	req, err := h.request(ctx)
 	if err != nil {
 		return probeResult{text: err.Error()}
-	}
-	req.Host = h.Host
-	req.Header.Set("User-Agent", "usher-health")
-	for k, v := range h.Headers {
-		req.Header.Set(k, v)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -174,6 +170,30 @@ func try(ctx context.Context, t probeTarget, h Health) probeResult {
 		text += " to " + l
 	}
 	return probeResult{ok: resp.StatusCode < http.StatusInternalServerError, status: resp.StatusCode, text: text}
+}
+
+// request is what a health check asks.
+func (h Health) request(ctx context.Context) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://app.invalid"+h.Path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Host = h.Host
+	req.Header.Set("User-Agent", "usher-health")
+	for k, v := range h.Headers {
+		req.Header.Set(k, v)
+	}
+	return req, nil
+}
+
+// question is request as bytes, for connections that are kept. There are none if it
+// makes no request; then no check has passed either.
+func (h Health) question() []byte {
+	var b bytes.Buffer
+	if req, err := h.request(context.Background()); err != nil || req.Write(&b) != nil {
+		return nil
+	}
+	return b.Bytes()
 }
 
 // probeClient sends one request, on conn.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,4 +108,39 @@ func TestAnAppThatNobodyWaitsForOrThatAnswersBadlyIsAskedLessAndLessOften(t *tes
 			})
 		}
 	}
+}
+
+func TestASuccessorIsWarmedOnlyBesideWhatServes(t *testing.T) {
+	warmed := func(r *rig) []string {
+		r.edge.mu.Lock()
+		defer r.edge.mu.Unlock()
+		return slices.Clone(r.edge.slot("hello").warmed)
+	}
+	inBubble(t, func(r *rig) {
+		app := r.app("v1")
+		app.Policy.Health.Path, app.Policy.Health.Host = "/ready", "web.test"
+		app.Policy.Health.Headers = map[string]string{"X-Probe": "yes"}
+		r.apply(app)
+		r.get("v1") // woken
+		if got := warmed(r); len(got) != 0 {
+			t.Fatalf("a wake: %q", got)
+		}
+		r.wantOp(r.deploy("v2"), OpDone)
+		want := "GET /ready HTTP/1.1\r\nHost: web.test\r\nUser-Agent: usher-health\r\nX-Probe: yes\r\n\r\n"
+		if got := warmed(r); !slices.Equal(got, []string{want}) {
+			t.Errorf("an overlap: %q", got)
+		}
+		r.wantOp(r.deploy("v3 sick"), OpFailed)
+		if got := warmed(r); len(got) != 1 {
+			t.Errorf("a build that is not healthy: %q", got)
+		}
+	})
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1", hold))
+		r.get("v1")
+		r.wantOp(r.deploy("v2"), OpDone)
+		if got := warmed(r); len(got) != 0 {
+			t.Errorf("a hold: %q", got)
+		}
+	})
 }

@@ -220,9 +220,13 @@ func (r *runner) health(e lc.Effect) {
 	child, target := g.child, r.probeTarget(g)
 	so := &probes{}
 	g.probes = so
+	warm := r.warming(g, policy)
 	r.beside(g, func(ctx context.Context) answer {
 		res := check(ctx, target, policy, childDone(child), so)
 		at, strange := r.act.now(), res.ok && stranger(child, target.network, target.address)
+		if res.ok && !strange {
+			warm(ctx)
+		}
 		oom := oomOf(child)
 		cancelled := ctx.Err() != nil
 		return func() lc.Event {
@@ -245,6 +249,17 @@ func (r *runner) health(e lc.Effect) {
 			return lc.Event{Kind: lc.HealthDone, Gen: e.Gen, Result: lc.BuildFailed, Reason: lc.ReasonUnhealthy}
 		}
 	})
+}
+
+// warming is what gets the edge ready for the switch to a generation that is
+// healthy, if another one serves until then: clients should not wait for what an app
+// that has just started does once on each connection.
+func (r *runner) warming(g *generation, h Health) func(context.Context) {
+	if r.state.Slot.State != lc.SlotServing || r.state.Slot.Gen == lc.GenID(g.run.Generation) {
+		return func(context.Context) {}
+	}
+	next := Placement{Generation: g.run.Generation, Network: g.run.Network, Address: g.run.Address}
+	return func(ctx context.Context) { r.act.front.Warm(ctx, r.name, next, h.question()) }
 }
 
 func (r *runner) probeTarget(g *generation) probeTarget {

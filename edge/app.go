@@ -20,6 +20,7 @@ type App struct {
 	account  atomic.Pointer[Account] // nil: no books are open
 	lot      lot
 	crowds   crowds
+	next     atomic.Pointer[Target]   // made ready by Warm; nil: none is
 	counters atomic.Pointer[counters] // nil: folded, or no request has come yet
 	guests   clients.Counts           // requests inside, of apps that bound them per client
 
@@ -70,7 +71,7 @@ func (a *App) Place(p Placement) {
 	if p.Address == "" {
 		t = nil
 	} else if !t.is(&p) || t.Retired() {
-		t = a.newTarget(&p)
+		t = a.targetFor(&p)
 	}
 	left := a.store(newSlot(p, &old.cfg, t, a.edge.opt.Cache))
 	a.mu.Unlock()
@@ -192,10 +193,8 @@ func (a *App) leave() {
 }
 
 func (a *App) newTarget(p *Placement) *Target {
-	t := &Target{
+	return &Target{
 		app: a, number: a.edge.targets.Add(1), generation: p.Generation, network: p.Network, address: p.Address,
 		pool: a.edge.opt.NewPool(upstream.Options{Network: p.Network, Address: p.Address}),
 	}
-	a.crowds.add(t)
-	return t
 }

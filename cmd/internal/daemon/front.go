@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -104,6 +105,12 @@ func downOf(why lifecycle.Reason) edge.Cause {
 func (f *front) Place(app string, p activator.Placement) {
 	if a := f.app(app); a != nil {
 		a.Place(placement(p))
+	}
+}
+
+func (f *front) Warm(ctx context.Context, app string, next activator.Placement, question []byte) {
+	if a := f.app(app); a != nil {
+		a.Warm(ctx, placement(next), question)
 	}
 }
 
