@@ -109,8 +109,12 @@ type Companion struct {
 // twinLimit bounds its start and its stop.
 const twinLimit = time.Minute
 
-// Start starts the process and returns when it answers.
-func (t *Twin) Start(ctx context.Context) (*Companion, error) {
+// Start starts the process and returns when it answers. It asks about as rarely as
+// usher does of a successor: asking is work on the same machine, and in windows that
+// are compared there shall be as much of it.
+func (t *Twin) Start(ctx context.Context) (*Companion, error) { return t.start(ctx, leisurely) }
+
+func (t *Twin) start(ctx context.Context, pace pace) (*Companion, error) {
 	dir, err := os.MkdirTemp("", "usher-bench-")
 	if err != nil {
 		return nil, err
@@ -135,7 +139,7 @@ func (t *Twin) Start(ctx context.Context) (*Companion, error) {
 		_ = c.cmd.Wait() // how it ended does not matter
 		close(c.ended)
 	}()
-	if err := c.ready(ctx, func() error { return t.answers(network, address) }); err != nil {
+	if err := c.ready(ctx, pace, func() error { return t.answers(network, address) }); err != nil {
 		_, stopErr := c.Stop()
 		return nil, errors.Join(fmt.Errorf("start the app's process once more: %w", err), stopErr)
 	}
@@ -192,11 +196,21 @@ func (t *Twin) answers(network, address string) error {
 	return nil
 }
 
-// askEvery is how often a process that starts is asked whether it is there.
-const askEvery = 2 * time.Millisecond
+// pace is the pause after a question whether a process that starts is there, sofar
+// after the first.
+type pace func(sofar time.Duration) time.Duration
+
+// eagerly is for taking the time of a start.
+func eagerly(time.Duration) time.Duration { return 2 * time.Millisecond }
+
+// leisurely is what docs/config.md says of health checks.
+func leisurely(sofar time.Duration) time.Duration {
+	return min(max(sofar/4, 10*time.Millisecond), 250*time.Millisecond)
+}
 
 // ready asks again and again.
-func (c *Companion) ready(ctx context.Context, ask func() error) error {
+func (c *Companion) ready(ctx context.Context, pace pace, ask func() error) error {
+	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, twinLimit)
 	defer cancel()
 	for {
@@ -209,7 +223,7 @@ func (c *Companion) ready(ctx context.Context, ask func() error) error {
 			return fmt.Errorf("it ended: %s", c.cmd.ProcessState)
 		default:
 		}
-		if pause(ctx, askEvery) != nil {
+		if pause(ctx, pace(time.Since(begun))) != nil {
 			return fmt.Errorf("it does not answer: %w", err)
 		}
 	}
@@ -237,7 +251,7 @@ func (c *Companion) Stop() (time.Duration, error) {
 // Own starts and stops the process once. Nothing else of the app may run
 // meanwhile if it bears only one.
 func (t *Twin) Own(ctx context.Context) (OwnTimes, error) {
-	c, err := t.Start(ctx)
+	c, err := t.start(ctx, eagerly)
 	if err != nil {
 		return OwnTimes{}, err
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // app is a process as usher would have started it, generation 7.
@@ -130,5 +133,32 @@ func TestOwnTimesAreTaken(t *testing.T) {
 	twin := findTwin(t, app(t, "serves", "PORT=0"))
 	if own, err := twin.Own(testContext(t)); err != nil || own.Start <= 0 || own.Stop <= 0 {
 		t.Errorf("%+v, %v", own, err)
+	}
+}
+
+func TestATwinBesideTheAppIsAskedAsRarelyAsUsherAsksASuccessor(t *testing.T) {
+	for name, c := range map[string]struct {
+		pace        pace
+		least, most int
+	}{
+		"beside":            {leisurely, 18, 24},
+		"its time is taken": {eagerly, 990, 1010},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun, asked := time.Now(), 0
+				companion := &Companion{ended: make(chan struct{})}
+				err := companion.ready(t.Context(), c.pace, func() error {
+					asked++
+					if time.Since(begun) < 2*time.Second {
+						return errors.New("nobody listens")
+					}
+					return nil
+				})
+				if err != nil || asked < c.least || asked > c.most {
+					t.Errorf("asked %d times, %v", asked, err)
+				}
+			})
+		})
 	}
 }
