@@ -49,6 +49,9 @@ type Plan struct {
 	// Alone: no other generation of the app shares what it may use; Prepare sets
 	// that too.
 	Alone bool
+	// Yields: it starts beside one that serves, and takes of the CPU what others
+	// leave, until Child.Claim.
+	Yields bool
 }
 
 // Identity names a process beyond doubt, together with the boot id.
@@ -80,6 +83,8 @@ type Child interface {
 	// Stop ends the whole tree: TERM, after grace KILL, and waits until it is
 	// proven empty or ctx ends, which is an error.
 	Stop(ctx context.Context, grace time.Duration) (Stopped, error)
+	// Claim ends Plan.Yields. It may be called again.
+	Claim() error
 	// Owns says whether the listening socket at the address belongs to the tree.
 	Owns(network, address string) (bool, error)
 	// Release stops watching it; it goes on.

@@ -165,6 +165,7 @@ func (r *runner) plan(g *generation) (Plan, error) {
 		App: r.name, Generation: g.run.Generation, Dir: b.Dir,
 		User: g.proc.User, Group: g.proc.Group, LogPath: g.run.LogPath,
 		Limits: r.limits(g.proc), Alone: r.state.Limit == lifecycle.LimitOne,
+		Yields: r.yields(g),
 	}
 	if g.run.Network == "unix" {
 		p.SocketDir = filepath.Dir(g.run.Address)

@@ -54,7 +54,7 @@ func (o *OS) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 	}
 	l := process.Launch{
 		App: p.App, Generation: p.Generation, Dir: p.Dir, Path: p.Path, Args: p.Args,
-		Env: append(p.Env, markName+"="+o.Mark), LogPath: p.LogPath, Group: group, NoNewPrivs: true,
+		Env: append(p.Env, markName+"="+o.Mark), LogPath: p.LogPath, Group: group, NoNewPrivs: true, Yields: p.Yields,
 	}
 	if err := credentials(&l, p); err != nil {
 		return nil, errors.Join(err, group.Remove())
@@ -308,6 +308,14 @@ func (c *osChild) Stop(ctx context.Context, grace time.Duration) (Stopped, error
 		return out, fmt.Errorf("not proven empty, still there: %v: %w", r.Left, r.Err)
 	}
 	return out, c.group.Remove()
+}
+
+// Claim is Child.Claim.
+func (c *osChild) Claim() error {
+	if c.p == nil {
+		return nil
+	}
+	return c.p.Claim()
 }
 
 // Release is Child.Release.

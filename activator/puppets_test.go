@@ -61,6 +61,7 @@ func (p *puppet) Exit() Exit                        { return Exit{Signal: "termi
 func (p *puppet) OOM() cgroup.OOM                   { return cgroup.OOM{} }
 func (p *puppet) Owns(string, string) (bool, error) { return true, nil }
 func (p *puppet) Release()                          {}
+func (p *puppet) Claim() error                      { return nil }
 func (p *puppet) Stop(context.Context, time.Duration) (Stopped, error) {
 	close(p.done)
 	return Stopped{}, nil

@@ -221,7 +221,11 @@ func (r *runner) health(e lc.Effect) {
 	so := &probes{}
 	g.probes = so
 	warm := r.warming(g, policy)
+	claim := r.claiming(e.Gen, child, &target)
 	r.beside(g, func(ctx context.Context) answer {
+		defer claim()
+		patience := time.AfterFunc(policy.Timeout/yieldShare, claim)
+		defer patience.Stop()
 		res := check(ctx, target, policy, childDone(child), so)
 		at, strange := r.act.now(), res.ok && stranger(child, target.network, target.address)
 		if res.ok && !strange {

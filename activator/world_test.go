@@ -78,6 +78,22 @@ type proc struct {
 	exit    Exit
 	oom     cgroup.OOM
 	done    chan struct{}
+	yields  bool // everything else goes before it at the CPU
+	yielded bool // it did at its start
+}
+
+// isYielding says whether the generation yields at the CPU, and whether it ever did.
+func (w *world) isYielding(gen uint64) (now, ever bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.procs {
+		if p.gen == gen {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.yields, p.yielded
+		}
+	}
+	return false, false
 }
 
 func (p *proc) has(word string) bool { return slices.Contains(p.script, word) }
@@ -411,7 +427,7 @@ func (b backend) Prepare(ctx context.Context, p Plan) (Waiting, error) {
 	}
 	pr := &proc{
 		app: p.App, gen: p.Generation, revision: rec.Revision, hold: slices.Contains(p.Env, "HOLD=1"), alone: rec.Mode == "hold",
-		script: strings.Fields(string(text)), done: make(chan struct{}),
+		script: strings.Fields(string(text)), done: make(chan struct{}), yields: p.Yields, yielded: p.Yields,
 	}
 	if app, err := b.w.state.Get(p.App); err == nil {
 		if rel, ok := app.Release(rec.Revision); ok {
@@ -642,6 +658,13 @@ type child struct {
 func (c child) Exited() bool          { return c.p.dead() }
 func (c child) Done() <-chan struct{} { return c.p.done }
 func (c child) Release()              {}
+
+func (c child) Claim() error {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	c.p.yields = false
+	return nil
+}
 
 func (c child) Exit() Exit { return c.p.how() }
 

@@ -36,6 +36,8 @@
 //     an OOM score, processors or a cgroup other than usher's is replaced by the
 //     start that finds it so. Its children do not need it. It is of the binary that
 //     usher itself is of, whatever has become of the file.
+//   - [Launch].Yields changes nothing that the app can ask for by a system call: not
+//     its nice value, nor its scheduling class.
 //   - A process is named by pid, start time and boot id ([Identity]), and
 //     signalled only through its pidfd: a recycled pid is never touched.
 //   - A child is reaped exactly once, by its watcher; callers must not wait for

@@ -52,6 +52,10 @@ type Launch struct {
 	// process itself can know in time.
 	ListenPID bool
 
+	// Yields lets everything else go before it at the CPU, until Process.Claim, where
+	// the kernel can be told so.
+	Yields bool
+
 	// Rlimits are set before the credentials, so hard limits may be raised.
 	// Without an entry for it, the descriptor limit is the one usher was
 	// started with, not the raised one it gives itself.
@@ -86,6 +90,9 @@ func (f *Forker) prepare(ctx context.Context, l Launch) (*Pending, error) {
 	}
 	if err := p.handshake(ctx, spec); err != nil {
 		return nil, errors.Join(err, p.end())
+	}
+	if l.Yields {
+		p.proc.yield()
 	}
 	return p, nil
 }

@@ -48,6 +48,7 @@ func (s ExitStatus) String() string {
 type Process struct {
 	id      Identity
 	adopted bool
+	yielded bool // set before anybody else knows of the process
 	group   cgroup.Group
 	pidfd   *os.File
 	conn    syscall.RawConn
