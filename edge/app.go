@@ -56,8 +56,9 @@ func (a *App) Placed() Placement { return a.slot.Load().Placement }
 // names again is kept, gate and pool, unless it was retired before.
 //
 // Parked requests follow the new state: Serving lets them go in order of
-// arrival, bit by bit; Empty, Maintenance, Down, Fenced and Removed turn them away;
-// Asleep wakes the app for them; in any other state they stay.
+// arrival, bit by bit; Empty, Maintenance, Down and Fenced turn them away; Removed has
+// them decided about as if they came now; Asleep wakes the app for them; in any other
+// state they stay.
 //
 // Place never waits for a request. After Remove it has no effect.
 func (a *App) Place(p Placement) {
@@ -175,8 +176,8 @@ func (a *App) Cut(generation uint64) {
 	}
 }
 
-// Remove takes the app out of the route table and turns parked requests away.
-// What is inside may finish: Drained tells when. The metrics of the app go with
+// Remove takes the app out of the route table, and parked requests look for another
+// app that has their host. What is inside may finish: Drained tells when. The metrics of the app go with
 // it.
 func (a *App) Remove() {
 	a.edge.drop(a)

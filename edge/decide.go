@@ -34,7 +34,7 @@ type Decision struct {
 //	Paused       hit          parks
 //	Maintenance  –            refused with the page
 //	Down         –            refused, wake failed
-//	Removed      –            refused, no such host
+//	Removed      –            decided about as if it came now: the app that has its host, else refused, no such host
 //	Fenced       –            refused, fenced
 func (e *Edge) Decide(r *Request) Decision {
 	a := r.app
@@ -42,15 +42,15 @@ func (e *Edge) Decide(r *Request) Decision {
 		if a = e.route(&r.way, r.Host, r.Path); a == nil {
 			return Decision{Kind: Reply, Cause: CauseNoSuchHost}
 		}
-		r.app = a
-		r.counters = a.counting()
-		if ac := a.account.Load(); ac != nil {
-			r.account = ac.accept()
-		}
+		r.join(a)
 	}
 	for {
 		s := a.slot.Load()
 		r.slot = s
+		if s.State == Removed && r.moves() {
+			a = r.app
+			continue
+		}
 		if c := s.refusal(); c != CauseNone {
 			return Decision{Kind: Reply, Cause: c}
 		}
@@ -78,6 +78,34 @@ func (e *Edge) Decide(r *Request) Decision {
 			}
 		}
 	}
+}
+
+// join counts the request in at a.
+func (r *Request) join(a *App) {
+	r.app = a
+	r.counters = a.counting()
+	if ac := a.account.Load(); ac != nil {
+		r.account = ac.accept()
+	}
+}
+
+// moves takes a request from an app that has been removed to the one that has its host
+// by now. It was looked up a moment before the table changed, or was parked then; of
+// the app that is gone it was never one. It reports false if nobody has the host.
+func (r *Request) moves() bool {
+	a, _ := r.edge.table.Load().lookup(r.Host, r.Path)
+	if a == nil || a == r.app {
+		return false
+	}
+	r.answered()
+	if r.account != nil {
+		r.account.forgo()
+		r.account = nil
+	}
+	r.counters.forgo()
+	r.parking.ticket = 0
+	r.join(a)
+	return true
 }
 
 // hold notes the target that the request has been counted into.

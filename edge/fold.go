@@ -15,6 +15,9 @@ const foldedBit = uint64(1) << 63
 // folded: then it counts nowhere.
 func (c *counters) enter() bool { return c.accepted.Add(1)&foldedBit == 0 }
 
+// forgo undoes enter.
+func (c *counters) forgo() { c.accepted.Add(^uint64(0)) }
+
 // seal marks the counters as folded if every request that they know has ended.
 // They do not change any more then: a request's ending is what it counts last.
 func (c *counters) seal() bool {

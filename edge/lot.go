@@ -183,7 +183,10 @@ func (l *lot) settle(now time.Time) (wake bool) {
 	defer l.mu.Unlock()
 	s := l.app.slot.Load()
 	l.paced = false
-	if c := s.refusal(); c != CauseNone {
+	switch c := s.refusal(); {
+	case s.State == Removed: // another app may have its hosts by now
+		l.dismissAll(CauseNone, nil)
+	case c != CauseNone:
 		l.dismissAll(c, s)
 	}
 	if s.State == Serving && s.target != nil && l.n > 0 {

@@ -18,6 +18,11 @@ func parkOne(t *testing.T, e *Edge, buffered int64) *guest {
 	t.Helper()
 	r := open(e)
 	r.Buffered = buffered
+	return park(t, e, r)
+}
+
+func park(t *testing.T, e *Edge, r *Request) *guest {
+	t.Helper()
 	if d := e.Decide(r); d.Kind != Park {
 		t.Fatalf("%+v", d)
 	}
@@ -109,8 +114,7 @@ func TestParkedRequestsAreLetGoInOrderSixteenFirstThenTwoForEachAnswer(t *testin
 
 func TestParkedRequestsAreTurnedAwayWithTheReasonOfTheSlot(t *testing.T) {
 	for state, want := range map[State]Cause{
-		Down: CauseWakeFailed, Maintenance: CauseMaintenance, Removed: CauseNoSuchHost, Empty: CauseNoRelease,
-		Fenced: CauseFenced,
+		Down: CauseWakeFailed, Maintenance: CauseMaintenance, Empty: CauseNoRelease, Fenced: CauseFenced,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			e, a := one(t, Options{}, AppConfig{})
@@ -127,6 +131,60 @@ func TestParkedRequestsAreTurnedAwayWithTheReasonOfTheSlot(t *testing.T) {
 			end(e, g.r, Refused)
 		})
 	}
+}
+
+func TestRequestsParkedForAnAppThatIsRemovedGoToWhoHasTheirHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := routes(t, "old a.test", "gone b.test")
+		e.App("gone").Place(Placement{State: Waking})
+		old := e.App("old")
+		old.Place(Placement{State: Waking})
+		visit := func() *Request {
+			r := open(e)
+			r.Host = []byte("a.test")
+			return r
+		}
+		guests := []*guest{park(t, e, visit())}
+		books := old.OpenAccount(2)
+		guests = append(guests, park(t, e, visit()))
+		nobody := visit()
+		nobody.Host = []byte("b.test")
+		guests = append(guests, park(t, e, nobody))
+		routed := visit() // and then stops for a moment
+		if d := e.Decide(routed); d.Kind != Park {
+			t.Fatalf("%+v", d)
+		}
+		if err := e.SetApps([]AppConfig{{Name: "new", Hosts: []string{"a.test"}}}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for _, g := range guests {
+			if c, ok := g.answered(); !ok || c != CauseNone {
+				t.Fatalf("%s, %v: still parked, or turned away", c, ok)
+			}
+		}
+		fresh := e.App("new")
+		fresh.Place(serving(7))
+		if d := e.Decide(nobody); d.Kind != Reply || d.Cause != CauseNoSuchHost {
+			t.Errorf("nobody has its host: %+v", d)
+		}
+		end(e, nobody, Refused)
+		for _, r := range []*Request{guests[0].r, guests[1].r, routed} {
+			if d := e.Decide(r); d.Kind != Proxy || d.Target.Generation() != 7 {
+				t.Errorf("%+v", d)
+			}
+			end(e, r, Served)
+		}
+		if s := fresh.Stats(); s.Accepted != 3 || s.Served != 3 || s.Open() != 0 {
+			t.Errorf("the new app: %+v", s)
+		}
+		if s := old.Stats(); s.Accepted != 0 || s.Open() != 0 || s.Parked != 0 {
+			t.Errorf("the old app: %+v", s)
+		}
+		if tally := books.Close(); tally.Accepted != 0 || tally.Open != 0 || len(tally.Mismatch) != 0 {
+			t.Errorf("the old app's books: %+v", tally)
+		}
+	})
 }
 
 // What an app that is down tells is what has become of it, and Retry-After is what is

@@ -158,6 +158,14 @@ func (ac *Account) accept() *Account {
 	return ac
 }
 
+// forgo undoes accept, unless the books have been closed meanwhile.
+func (ac *Account) forgo() {
+	if ac.requests.leave() {
+		ac.accepted.Add(^uint64(0))
+		ac.requests.done()
+	}
+}
+
 // end counts a request out, unless the books have been closed meanwhile.
 func (ac *Account) end(r *Request, res Result) {
 	if !ac.requests.leave() {

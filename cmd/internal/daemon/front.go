@@ -102,7 +102,12 @@ func downOf(why lifecycle.Reason) edge.Cause {
 	return edge.CauseNone
 }
 
+// Place leaves an app that is removed as it is while it is routed to: the next table
+// removes it, and gives its hosts to who has them then, in one step.
 func (f *front) Place(app string, p activator.Placement) {
+	if p.State == lifecycle.SlotRemoved && f.edge.App(app) != nil {
+		return
+	}
 	if a := f.app(app); a != nil {
 		a.Place(placement(p))
 	}
