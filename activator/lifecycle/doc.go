@@ -31,8 +31,9 @@
 //     again, and an answer that nobody waits for does not.
 //   - Carry out RaiseLimit, Intent, RecordRan, RecordSwitching, Switch, Report,
 //     TrySleep, RestoreLimit and CommitFallback at once, and feed their answers
-//     before any other event (requests are parked for a fallback until its answer). Should something be asked between a Switch and its
-//     answer all the same, it takes effect with the answer.
+//     before any other event: requests are parked for a fallback until its answer.
+//     Should something be asked between a Switch and its answer all the same, it
+//     takes effect with the answer.
 //   - Verify the staged bytes in Prepare, before anything else of it, if Verify was
 //     not asked for that generation: in a wake it is not.
 //   - Make what people ask durable before it is fed. The record of a retry also
