@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -39,13 +40,21 @@ func testApp(what string) {
 	}
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
-	go func() {
-		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			dir, _ := os.Getwd()
-			fmt.Fprintln(w, r.Host, r.URL.Path, dir, os.Args[1:], slices.Sorted(slices.Values(os.Environ())))
-		}))
-	}()
+	var idle atomic.Int64
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		dir, _ := os.Getwd()
+		fmt.Fprintln(w, r.Host, r.URL.Path, dir, os.Args[1:], slices.Sorted(slices.Values(os.Environ())))
+	})}
+	if what == "stops slowly" {
+		server.ConnState = func(_ net.Conn, to http.ConnState) {
+			if to == http.StateIdle {
+				idle.Add(1)
+			}
+		}
+	}
+	go func() { _ = server.Serve(l) }()
 	<-term
+	<-time.After(time.Duration(idle.Load()) * 10 * time.Millisecond)
 }
 
 // limit is the longest any test waits for something that must happen.

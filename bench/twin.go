@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -14,12 +15,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // OwnTimes are what an app's process takes by itself.
 type OwnTimes struct {
 	Start time.Duration // to its first answer below 500
-	Stop  time.Duration // from SIGTERM to its end
+	Stop  time.Duration // from SIGTERM to its end, with connections open
 }
 
 // Twin starts the process of an app once more, outside usher: the same program,
@@ -100,6 +103,8 @@ func ids(status []byte) (uid, gid uint32) {
 
 // Companion is a twin that runs.
 type Companion struct {
+	network string
+	address string
 	cmd     *exec.Cmd
 	dir     string // of its socket
 	ended   chan struct{}
@@ -124,6 +129,7 @@ func (t *Twin) start(ctx context.Context, pace pace) (*Companion, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
+	c.network, c.address = network, address
 	c.cmd = exec.Command(t.program)
 	c.cmd.Args, c.cmd.Dir = t.args, t.dir
 	c.cmd.Env = append(slices.Clone(t.env), variable, "USHER_GENERATION=0")
@@ -248,13 +254,42 @@ func (c *Companion) Stop() (time.Duration, error) {
 	return took, os.RemoveAll(c.dir)
 }
 
-// Own starts and stops the process once. Nothing else of the app may run
-// meanwhile if it bears only one.
-func (t *Twin) Own(ctx context.Context) (OwnTimes, error) {
+// Own starts and stops the process once. When it is told to stop it has so many
+// connections open and idle, each of which has had an answer, as it has in a swap under
+// load. Nothing else of the app may run meanwhile if it bears only one.
+func (t *Twin) Own(ctx context.Context, connections int) (OwnTimes, error) {
 	c, err := t.start(ctx, eagerly)
 	if err != nil {
 		return OwnTimes{}, err
 	}
-	took, err := c.Stop()
-	return OwnTimes{Start: c.started, Stop: took}, err
+	for range connections {
+		conn, visitErr := t.visit(c)
+		if err = visitErr; err != nil {
+			err = fmt.Errorf("open a connection to the app's process: %w", err)
+			break
+		}
+		defer conn.Close()
+	}
+	took, stopErr := c.Stop()
+	return OwnTimes{Start: c.started, Stop: took}, errors.Join(err, stopErr)
+}
+
+// visit opens a connection and gets one answer on it.
+func (t *Twin) visit(c *Companion) (net.Conn, error) {
+	conn, err := net.DialTimeout(c.network, c.address, time.Second)
+	if err != nil {
+		return nil, err
+	}
+	err = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if err == nil {
+		_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", t.path, t.host)
+	}
+	var answer fasthttp.Response
+	if err == nil {
+		err = answer.Read(bufio.NewReader(conn))
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
 }

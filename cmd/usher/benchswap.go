@@ -36,9 +36,10 @@ With --swaps it does so that many times at half of what the app, usher and this
 tool can do together (or at --rate) and says what a swap costs. An overlap is
 compared with windows of the same length in which the app's process is started
 once more beside it, and nothing is switched: p99 of latency, and usher's CPU
-time per request. A hold is compared with what the process takes to stop and to
-start by itself, for which the app is put to sleep before each swap. Both need
-to be on the machine of the app, as its user or root.`,
+time per request. A hold is compared with what the process takes by itself to
+stop, with as many connections open as the load has, and to start, for which the
+app is put to sleep before each swap. Both need to be on the machine of the app,
+as its user or root.`,
 		Example: "  usher bench swap hello --artifact ./bin/hello-v2 --mode hold --html swap.html\n  usher bench swap hello --swaps 12 --check",
 		Args:    positional(cobra.RangeArgs(1, 2)), ValidArgsFunction: c.completeApps,
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -155,7 +156,7 @@ func (b *benchSwap) halfOfSaturation(ctx context.Context) (float64, error) {
 func (b *benchSwap) alone(o *operator, twin *bench.Twin) func(context.Context) (bench.OwnTimes, error) {
 	return func(ctx context.Context) (own bench.OwnTimes, err error) {
 		if err = o.Sleep(ctx, b.plan.App); err == nil {
-			own, err = twin.Own(ctx)
+			own, err = twin.Own(ctx, b.load.Connections)
 		}
 		return own, firstOf(err, o.wake(ctx, b.plan.App))
 	}
