@@ -29,7 +29,8 @@ type Decision struct {
 //	Empty        –            refused, no release
 //	Asleep       hit          parks and wakes
 //	Waking       hit          parks
-//	Serving      hit          proxied; at MaxInFlight, of all or of its client, refused
+//	Serving      hit          proxied; at MaxInFlight, of all or of its client, refused;
+//	                          parks behind those that had parked, while they are let go
 //	Holding      hit          parks
 //	Paused       hit          parks
 //	Maintenance  –            refused with the page
@@ -61,6 +62,9 @@ func (e *Edge) Decide(r *Request) Decision {
 			return Decision{Kind: Reply, Cause: CauseBodyTooLarge}
 		}
 		if s.State != Serving || s.target == nil {
+			return Decision{Kind: Park}
+		}
+		if !r.granted && s.target.behind.Load() {
 			return Decision{Kind: Park}
 		}
 		switch s.target.gate.enter(uint64(s.cfg.MaxInFlight)) {

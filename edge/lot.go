@@ -5,14 +5,17 @@ import (
 	"time"
 )
 
-// How parked requests are let go when their app serves again: releaseFirst at
-// once, releaseNext for each of them that is answered, and releaseFirst again
-// every releaseTick, so that answers that never end (long polls) hold nobody up.
-const (
-	releaseFirst = 16
-	releaseNext  = 2
-	releaseTick  = 250 * time.Millisecond
-)
+// How parked requests are let go when their app serves again: releaseFirst at once
+// (see words.go), and one for each of them that is answered. The app has just started,
+// and each connection that it sees for the first time costs it many times what a
+// request does: all of them at once would wait for all of those. An app that is not
+// busy but waits itself would answer more in the same time, so once in a releaseRound
+// each answer lets two go, until twice as many are on their way. And releaseFirst more
+// go every releaseTick, so that answers that never come (long polls) hold nobody up.
+//
+// Who comes meanwhile goes behind those who wait (Target.behind), but not for longer
+// than a tick, and not if the lot is full.
+const releaseTick = 100 * time.Millisecond
 
 // parking is a request's place in a lot. It lives inside the Request, so that
 // parking allocates only once per lane.
@@ -39,7 +42,10 @@ type lot struct {
 	bytes  int64
 	shares map[netip.Addr]share // of the clients that have any
 	ticket uint64
-	paced  bool      // the app serves and the queue is let go bit by bit
+	paced  *Target   // to which the queue is let go bit by bit; nil: it is not
+	afoot  int       // so many that were let go have no answer yet, if all do answer
+	second int       // so many answers still let a second one go
+	round  time.Time // when they may do so again
 	tick   time.Time // when more are let go though nobody is answered
 	due    time.Time // no deadline of those who wait is before it
 	timer  *time.Timer
@@ -69,10 +75,15 @@ func (l *lot) enter(r *Request, s *slot, now time.Time) (parked bool, refused Ca
 		return false, CauseDraining
 	case r.gone.Load():
 		return false, CauseClientGone
+	case s.serves() && l.paced == nil: // the last of those that it was to wait behind has gone
+		return false, CauseNone
 	}
 	if p.ticket == 0 {
 		p.client = r.clientOf()
 		if full := l.full(p.client, r.Buffered, &s.cfg); full != CauseNone {
+			if s.serves() { // the queue has its order for the app's sake; nobody is refused for it
+				r.granted, full = true, CauseNone
+			}
 			return false, full
 		}
 		l.ticket++
@@ -182,7 +193,7 @@ func (l *lot) settle(now time.Time) (wake bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.app.slot.Load()
-	l.paced = false
+	l.pace(nil)
 	switch c := s.refusal(); {
 	case s.State == Removed: // another app may have its hosts by now
 		l.dismissAll(CauseNone, nil)
@@ -190,8 +201,9 @@ func (l *lot) settle(now time.Time) (wake bool) {
 		l.dismissAll(c, s)
 	}
 	if s.State == Serving && s.target != nil && l.n > 0 {
-		l.paced = true
-		l.tick = now.Add(releaseTick)
+		l.pace(s.target)
+		l.afoot, l.second = releaseFirst, 0
+		l.round, l.tick = now.Add(releaseRound), now.Add(releaseTick)
 		l.admit(releaseFirst)
 	}
 	l.arm(now)
@@ -216,6 +228,17 @@ func (l *lot) dismissAll(c Cause, by *slot) {
 	}
 }
 
+// pace says to which target the queue is let go from now on, if to any.
+func (l *lot) pace(t *Target) {
+	if l.paced != nil {
+		l.paced.behind.Store(false)
+	}
+	if t != nil {
+		t.behind.Store(true)
+	}
+	l.paced = t
+}
+
 // admit lets the first k go.
 func (l *lot) admit(k int) {
 	for ; k > 0 && l.head != nil; k-- {
@@ -223,7 +246,7 @@ func (l *lot) admit(k int) {
 		l.dismiss(l.head, CauseNone)
 	}
 	if l.head == nil {
-		l.paced = false
+		l.pace(nil)
 	}
 }
 
@@ -231,9 +254,19 @@ func (l *lot) admit(k int) {
 func (l *lot) answered() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.paced {
-		l.admit(releaseNext)
+	if l.paced == nil {
+		return
 	}
+	if now := time.Now(); l.second == 0 && !now.Before(l.round) {
+		l.second, l.round = l.afoot, now.Add(releaseRound)
+	}
+	if l.second == 0 {
+		l.admit(1)
+		return
+	}
+	l.second--
+	l.afoot++
+	l.admit(2)
 }
 
 // expire is what the timer does.
@@ -254,8 +287,10 @@ func (l *lot) expire() {
 		}
 		r = next
 	}
-	if l.paced && !l.tick.After(now) {
+	if l.paced != nil && !l.tick.After(now) {
 		l.tick = now.Add(releaseTick)
+		l.paced.behind.Store(false)
+		l.afoot += releaseFirst
 		l.admit(releaseFirst)
 	}
 	l.arm(now)
@@ -271,7 +306,7 @@ func (l *lot) arm(now time.Time) {
 		return
 	}
 	at := l.due
-	if l.paced && l.tick.Before(at) {
+	if l.paced != nil && l.tick.Before(at) {
 		at = l.tick
 	}
 	if l.timer == nil {

@@ -60,7 +60,7 @@ func free(t *testing.T, e *Edge, guests []*guest) (now []*guest) {
 	return now
 }
 
-func TestParkedRequestsAreLetGoInOrderSixteenFirstThenTwoForEachAnswer(t *testing.T) {
+func TestParkedRequestsAreLetGoInOrderAFewFirstThenOneForEachAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &waker{}
 		e, a := one(t, Options{Waker: w}, AppConfig{})
@@ -78,8 +78,8 @@ func TestParkedRequestsAreLetGoInOrderSixteenFirstThenTwoForEachAnswer(t *testin
 		}
 		a.Place(serving(1))
 		first := free(t, e, all)
-		if len(first) != 16 {
-			t.Fatalf("%d were let go at first, want 16", len(first))
+		if len(first) != 8 {
+			t.Fatalf("%d were let go at first, want 8", len(first))
 		}
 		for i, g := range first {
 			if g != all[i] {
@@ -88,20 +88,23 @@ func TestParkedRequestsAreLetGoInOrderSixteenFirstThenTwoForEachAnswer(t *testin
 		}
 		end(e, first[0].r, Served)
 		next := free(t, e, all)
-		if len(next) != 2 || next[0] != all[16] || next[1] != all[17] {
-			t.Fatalf("an answer let %d go, want the next 2", len(next))
+		if len(next) != 1 || next[0] != all[8] {
+			t.Fatalf("an answer let %d go, want the next one", len(next))
 		}
 		next[0].r.Streaming(func() {}) // an answer without end is an answer
-		if n := free(t, e, all); len(n) != 2 {
-			t.Fatalf("a stream let %d go, want 2", len(n))
+		if n := free(t, e, all); len(n) != 1 {
+			t.Fatalf("a stream let %d go, want 1", len(n))
 		}
 		time.Sleep(releaseTick) // synctest: no real time passes
-		if n := free(t, e, all); len(n) != 16 {
-			t.Fatalf("%d were let go though nobody answers, want 16", len(n))
+		if n := free(t, e, all); len(n) != 8 {
+			t.Fatalf("%d were let go though nobody answers, want 8", len(n))
 		}
-		time.Sleep(releaseTick)
-		if n := free(t, e, all); len(n) != 4 {
-			t.Fatalf("%d were let go last, want 4", len(n))
+		for range 3 {
+			time.Sleep(releaseTick)
+			free(t, e, all)
+		}
+		if s := a.Stats(); s.Parked != 0 {
+			t.Fatalf("%+v", s)
 		}
 		for _, g := range all {
 			end(e, g.r, Served)
@@ -109,6 +112,95 @@ func TestParkedRequestsAreLetGoInOrderSixteenFirstThenTwoForEachAnswer(t *testin
 		if s := a.Stats(); s.Parked != 0 || s.InFlight != 0 || s.Open() != 0 {
 			t.Fatalf("%+v", s)
 		}
+	})
+}
+
+func TestAnAppThatIsNotFastIsAskedTwiceAsMuchInEachRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{Waker: &waker{}}, AppConfig{})
+		a.Place(Placement{State: Waking})
+		var all []*guest
+		for range 60 {
+			all = append(all, parkOne(t, e, 0))
+		}
+		a.Place(serving(1))
+		inside := free(t, e, all)
+		for _, want := range []int{16, 32, 4} { // no more are left
+			time.Sleep(releaseRound)
+			for _, g := range inside {
+				end(e, g.r, Served)
+			}
+			if inside = free(t, e, all); len(inside) != want {
+				t.Fatalf("as many answers as were awaited let %d go, want %d", len(inside), want)
+			}
+		}
+	})
+}
+
+func TestWhoComesWhileTheParkedAreLetGoGoesBehindThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{Waker: &waker{}}, AppConfig{ParkLimit: 10})
+		a.Place(Placement{State: Waking})
+		var all []*guest
+		for range 9 {
+			all = append(all, parkOne(t, e, 0))
+		}
+		a.Place(serving(1))
+		inside := free(t, e, all)
+		all = append(all, parkOne(t, e, 0))
+		end(e, inside[0].r, Served)
+		if n := free(t, e, all); len(n) != 1 || n[0] != all[8] {
+			t.Fatal("the newcomer did not go behind who was parked")
+		}
+		full := open(e)
+		for range 9 {
+			all = append(all, parkOne(t, e, 0))
+		}
+		if d := e.Decide(full); d.Kind != Park {
+			t.Fatalf("%+v", d)
+		}
+		if c := full.Park(context.Background()); c != CauseNone {
+			t.Fatalf("an app that serves refuses because the lot is full: %s", c)
+		}
+		if d := e.Decide(full); d.Kind != Proxy {
+			t.Fatalf("%+v", d)
+		}
+		end(e, full, Served)
+		late := open(e)
+		if d := e.Decide(late); d.Kind != Park {
+			t.Fatalf("%+v", d)
+		}
+		for _, g := range all {
+			free(t, e, all)
+			end(e, g.r, Served)
+		}
+		if c := late.Park(context.Background()); c != CauseNone || a.Stats().Parked != 0 {
+			t.Fatalf("parked behind nobody: %s, %+v", c, a.Stats())
+		}
+		end(e, late, Served)
+	})
+}
+
+func TestNobodyGoesBehindAnswersThatDoNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{Waker: &waker{}}, AppConfig{})
+		a.Place(Placement{State: Waking})
+		for range 30 {
+			parkOne(t, e, 0)
+		}
+		a.Place(serving(1))
+		if late := open(e); e.Decide(late).Kind != Park {
+			t.Fatal("it did not go behind those who were parked")
+		}
+		time.Sleep(releaseTick)
+		synctest.Wait()
+		r := open(e)
+		if d := e.Decide(r); d.Kind != Proxy {
+			t.Fatalf("after a tick: %+v", d)
+		}
+		end(e, r, Served)
+		a.Place(Placement{State: Down})
+		synctest.Wait()
 	})
 }
 

@@ -117,3 +117,6 @@ func newSlot(p Placement, cfg *AppConfig, t *Target, c Cache) *slot {
 	}
 	return s
 }
+
+// serves says that requests are let in at its target.
+func (s *slot) serves() bool { return s.State == Serving && s.target != nil && !s.target.Retired() }

@@ -31,6 +31,7 @@ type scene struct {
 	switch2  bool // to generation 2
 	again    bool // and to generation 3, whichever comes first
 	sleep    bool // of generation 1
+	asleep   bool // it sleeps before anybody comes
 	cfg      *AppConfig
 }
 
@@ -39,6 +40,7 @@ const (
 	aSleep
 	aSleepAndASwitch
 	twoSwitches
+	aWake
 )
 
 func scenes() []scene {
@@ -47,6 +49,7 @@ func scenes() []scene {
 		aSleep:           {name: "a sleep", requests: 2, sleep: true},
 		aSleepAndASwitch: {name: "a sleep and a switch", requests: 2, switch2: true, sleep: true},
 		twoSwitches:      {name: "two switches", requests: 1, switch2: true, again: true},
+		aWake:            {name: "a wake", requests: 3, switch2: true, asleep: true},
 	}
 }
 
@@ -141,7 +144,7 @@ func (r *run) request(t *thread) {
 		t.forgets("late %v, granted %v, ticket %d", late, q.granted, q.parking.ticket)
 		d := r.edge.Decide(q)
 		if d.Kind == Park {
-			if r.scene.switch2 && !r.scene.sleep {
+			if r.scene.switch2 && !r.scene.sleep && !r.scene.asleep {
 				r.fail("I6", "%s parks for a switch", t.name)
 			}
 			r.park(t, q)
@@ -198,6 +201,9 @@ func (s scene) begin(e *Edge, w *run) *run {
 	r.app = newApp(e, s.cfg)
 	r.app.Place(serving(1))
 	r.first = r.app.slot.s.target
+	if s.asleep {
+		r.app.TrySleep(1, Placement{State: Asleep})
+	}
 	stage = r
 	for i := range s.requests {
 		r.spawn("request "+string(rune('A'+i)), r.request)
@@ -239,7 +245,7 @@ func (r *run) state() string {
 	s := r.app.slot.s
 	fmt.Fprintf(&b, "%s%d %x %v %v %v %v %d %v", s.State, s.Generation, r.first.gate.word.v, r.app.mu.held, r.app.lot.mu.held, r.placed, r.slept, r.app.lot.n, isClosed(r.app.Drained(1)))
 	if s.target != nil {
-		fmt.Fprintf(&b, " %x", s.target.gate.word.v)
+		fmt.Fprintf(&b, " %x %v", s.target.gate.word.v, s.target.behind.v)
 	}
 	each := make([]string, len(r.threads))
 	for i, t := range r.threads {

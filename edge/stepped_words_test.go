@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"time"
 )
 
 // The words of words.go, and the stage on which threads take turns at them. Only
@@ -249,6 +250,30 @@ func (t *thread) show() {
 	if t.hidden != nil {
 		t.run.app.slot.s, t.hidden = t.hidden, nil
 	}
+}
+
+// Those that were parked are let go one after the other, and no clock has a say in it.
+const (
+	releaseFirst = 1
+	releaseRound = time.Hour
+)
+
+// doorSign is atomic.Bool.
+type doorSign struct{ v bool }
+
+func (s *doorSign) Load() bool {
+	if t := on(); t != nil {
+		t.step("looks who waits")
+		t.sawWhether(s.v)
+	}
+	return s.v
+}
+
+func (s *doorSign) Store(v bool) {
+	if t := on(); t != nil && s.v != v {
+		t.step("says who waits")
+	}
+	s.v = v
 }
 
 type doorLock struct{ held bool }

@@ -17,6 +17,7 @@ type Target struct {
 	address    string
 	pool       *upstream.Pool
 	gate       gate
+	behind     doorSign // requests that were parked are let go to it: others go behind them
 }
 
 // Pool is where connections to the target come from. Once the target is

@@ -5,6 +5,7 @@ package edge
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // What requests, switches and sleeps of one app have in common, and meet at:
@@ -15,4 +16,11 @@ type (
 	gateWord    = atomic.Uint64
 	slotPointer = atomic.Pointer[slot]
 	doorLock    = sync.Mutex
+	doorSign    = atomic.Bool
+)
+
+// How parked requests are let go: see lot.go.
+const (
+	releaseFirst = 8
+	releaseRound = 10 * time.Millisecond
 )
