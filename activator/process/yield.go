@@ -18,7 +18,8 @@ const (
 )
 
 // yield lets other sessions go before that of p at the CPU. A kernel that knows no
-// autogroups does without, and where a cgroup shares out the CPU it has no effect.
+// autogroups does without, and where a cgroup shares out the CPU it has no effect
+// (docs/benchmarks.md says why there is nothing in its place).
 func (p *Process) yield() { p.yielded = p.autogroup(yielding) == nil }
 
 // Claim ends Launch.Yields. It may be called again.
