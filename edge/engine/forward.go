@@ -57,10 +57,12 @@ func (c *conn) ask(t *edge.Target) (*upstream.Conn, interrupt, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		up, err := t.Pool().Get(c.srv.work, c.mem.req.IsIdempotent())
+		twice := c.mem.req.IsIdempotent()
+		up, err := t.Pool().Get(c.srv.work, twice)
 		if err != nil {
 			return nil, 0, err
 		}
+		up.Told, c.fresh = c.fresh && twice && c.mem.req.Length == 0, false // but once, so that each other try looks
 		c.mem.try.up = up
 		c.mem.lend(up)
 		c.meet(up)
