@@ -2,6 +2,7 @@ package engine
 
 import (
 	"syscall"
+	"unsafe"
 
 	"github.com/usher-edge/usher/edge"
 	"github.com/usher-edge/usher/edge/http1"
@@ -38,6 +39,7 @@ func (c *conn) stretch() {
 // It reports false to wait.
 func (c *conn) takeTurn(fd uintptr) (leave bool) {
 	c.fd, c.drained = int32(fd), false
+	c.fetch()
 	if c.clock.rest().late() {
 		if c.mem != nil {
 			return c.lateHead()
@@ -58,6 +60,14 @@ func (c *conn) takeTurn(fd uintptr) (leave bool) {
 		}
 	}
 	return true
+}
+
+// fetch has what a request needs at hand by the time it has been read.
+func (c *conn) fetch() {
+	rawio.StackAhead(1792, 0)
+	if c.lane != nil {
+		rawio.Ahead(unsafe.Pointer(c.lane), unsafe.Sizeof(*c.lane))
+	}
 }
 
 // talk is takeTurn where there is no socket: reading blocks.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -92,6 +93,19 @@ func TestWritingToNobodyIsAnError(t *testing.T) {
 	unix.Close(fds[1])
 	if n, err := WriteBoth(uintptr(fds[0]), []byte("a"), []byte("b")); n != 0 || !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("%d, %v", n, err)
+	}
+}
+
+func TestFetchingAheadTouchesNothing(t *testing.T) {
+	b := []byte("as it was")
+	for n := range uintptr(300) {
+		Ahead(unsafe.Pointer(unsafe.SliceData(b)), n+1)
+		StackAhead(n+1, 0)
+		StackAhead(0, n+1)
+		StackAhead(1<<20, n) // far beyond the stack
+	}
+	if string(b) != "as it was" {
+		t.Errorf("%q", b)
 	}
 }
 

@@ -3,6 +3,7 @@ package upstream
 import (
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/usher-edge/usher/edge/http1"
 	"github.com/usher-edge/usher/edge/rawio"
@@ -72,6 +73,8 @@ func (c *Conn) askOn(fd uintptr) (done bool) {
 		c.asked.sent = true
 		return c.sendOn(fd)
 	}
+	rawio.StackAhead(512, 1536)
+	rawio.Ahead(unsafe.Pointer(c.asked.res), unsafe.Sizeof(*c.asked.res))
 	return c.headOn(fd)
 }
 
