@@ -1,6 +1,9 @@
 package bench
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Admin is what scenarios need from a running usher's control plane.
 //
@@ -25,6 +28,8 @@ type State struct {
 	Generation uint64 // current generation; 0 = none
 	Parked     int    // requests that wait for the app now
 	PID        int    // of the current generation's first process; 0 = none
+	// Started is when that process was executed; zero: not known.
+	Started time.Time
 }
 
 // Deploying is a SwapPlan.Change that deploys an artifact. mode is "overlap",

@@ -142,6 +142,8 @@ type Change struct {
 	ParkedSeen     int     `json:"parked_seen"`     // most parked requests that a look at the status saw
 	StatusProblems int     `json:"status_problems"` // looks that failed
 	Error          string  `json:"error,omitempty"`
+
+	executed time.Time // the process of To; zero: not known
 }
 
 // Failures is the number of failed requests, what a caller's exit status
@@ -156,3 +158,5 @@ func (r *Result) WriteJSON(w io.Writer) error {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }

@@ -142,6 +142,9 @@ func (r *Run) ExpectGeneration(oldest uint64) { r.generation.Store(oldest) }
 
 func (r *Run) elapsed() time.Duration { return time.Since(r.start) }
 
+// at is an instant on the run's clock, ms.
+func (r *Run) at(t time.Time) float64 { return milliseconds(t.Sub(r.start)) }
+
 // pace hands requests out as they become due.
 func (r *Run) pace(ctx context.Context) {
 	defer close(r.paced)

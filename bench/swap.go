@@ -131,33 +131,31 @@ func (s *swapping) add(part account, change *Change, round, first int) {
 		w := &s.windows[first+i]
 		w.Round = round
 		w.StartMS += milliseconds(by)
+		w.LiveMS += milliseconds(by)
 		w.SwitchMS += milliseconds(by)
 		w.EndMS += milliseconds(by)
 	}
 }
 
-// window takes usher's CPU time around what f does. Nothing but that is asked of
-// usher meanwhile: a look at the status costs it more than many requests.
-func (s *swapping) window(run *Run, w *Window, f func() error) error {
-	w.StartMS = milliseconds(run.elapsed())
-	from, err := s.cpu()
+// window follows usher's CPU time while f does what it does, which tells when the
+// new process was executed. Nothing but that is asked of usher meanwhile: a look at
+// the status costs it more than many requests.
+func (s *swapping) window(run *Run, w *Window, f func() (lives time.Time, err error)) error {
+	asked, spent := time.Now(), follow(s.plan.CPU)
+	lives, err := f()
+	if followErr := spent.stop(); err == nil {
+		err = followErr
+	}
 	if err != nil {
 		return err
 	}
-	if err := f(); err != nil {
-		return err
+	if lives.Before(asked) {
+		lives = asked // not known
 	}
-	to, err := s.cpu()
-	w.EndMS, w.cpu = milliseconds(run.elapsed()), to-from
+	w.StartMS, w.LiveMS, w.EndMS = run.at(asked), run.at(lives), run.at(time.Now())
+	w.cpu, w.liveCPU = spent.since(asked), spent.since(lives)
 	s.windows = append(s.windows, *w)
-	return err
-}
-
-func (s *swapping) cpu() (time.Duration, error) {
-	if s.plan.CPU == nil {
-		return 0, nil
-	}
-	return s.plan.CPU()
+	return nil
 }
 
 // swap performs the change, and where swaps are compared waits until the old
@@ -167,18 +165,18 @@ func (s *swapping) swap(ctx context.Context, run *Run, watch *watcher, change *C
 		return change.perform(ctx, run, s.plan, watch)
 	}
 	w := Window{Kind: WindowSwap}
-	return s.window(run, &w, func() error {
+	return s.window(run, &w, func() (time.Time, error) {
 		began := time.Now()
 		if err := change.perform(ctx, run, s.plan, watch); err != nil {
-			return err
+			return began, err
 		}
 		w.SwitchMS = milliseconds(run.elapsed())
 		s.switched = time.Since(began)
 		if err := s.retired(ctx); err != nil {
-			return fmt.Errorf("swap %s: the old generation is not gone: %w", s.plan.App, err)
+			return began, fmt.Errorf("swap %s: the old generation is not gone: %w", s.plan.App, err)
 		}
 		s.gone = time.Since(began)
-		return nil
+		return change.executed, nil
 	})
 }
 
@@ -198,21 +196,21 @@ func (s *swapping) beside(ctx context.Context, run *Run) error {
 	run.Begin(PhaseBeside, "")
 	defer run.Begin(PhaseAfter, "")
 	w := Window{Kind: WindowBeside}
-	return s.window(run, &w, func() error {
+	return s.window(run, &w, func() (time.Time, error) {
 		began := time.Now()
 		companion, err := s.plan.Twin.Start(ctx)
 		if err != nil {
-			return err
+			return began, err
 		}
 		pauseErr := pause(ctx, s.switched-time.Since(began))
 		w.SwitchMS = milliseconds(run.elapsed())
 		if _, err := companion.Stop(); err != nil {
-			return err
+			return began, err
 		}
 		if pauseErr != nil {
-			return pauseErr
+			return began, pauseErr
 		}
-		return pause(ctx, s.gone-time.Since(began))
+		return companion.executed, pause(ctx, s.gone-time.Since(began))
 	})
 }
 
@@ -230,7 +228,7 @@ func (c *Change) perform(ctx context.Context, run *Run, plan SwapPlan, watch *wa
 	if err == nil {
 		var after State
 		after, err = watch.status(ctx)
-		c.To = after.Generation
+		c.To, c.executed = after.Generation, after.Started
 		run.ExpectGeneration(after.Generation)
 	}
 	c.EndMS = milliseconds(run.elapsed())

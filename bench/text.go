@@ -79,10 +79,14 @@ func (p *Pinned) lines(b *strings.Builder) {
 	for _, row := range []struct {
 		name string
 		pin  *Pin
-	}{{"p99 ms", p.P99}, {"CPU µs/request", p.CPU}} {
+	}{{"p99 ms", p.P99}, {"CPU µs/request", p.CPU}, {"from the request: p99 ms", p.P99Asked}, {"CPU µs/request", p.CPUAsked}} {
 		if pin := row.pin; pin != nil {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t≤ %s\t%s\t\n", row.name, ms(pin.Swap), ms(pin.Beside), ms(pin.Median),
-				pin.Bounds(), pin.Range(), ms(pin.Bar), pin.Verdict)
+			bar := "none"
+			if pin.Bar > 0 {
+				bar = "≤ " + ms(pin.Bar)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.name, ms(pin.Swap), ms(pin.Beside), ms(pin.Median),
+				pin.Bounds(), pin.Range(), bar, pin.Verdict)
 		}
 	}
 	_ = t.Flush() // the writer below is memory

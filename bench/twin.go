@@ -109,6 +109,8 @@ type Companion struct {
 	dir     string // of its socket
 	ended   chan struct{}
 	started time.Duration
+	// executed is when its program was.
+	executed time.Time
 }
 
 // twinLimit bounds its start and its stop.
@@ -141,6 +143,7 @@ func (t *Twin) start(ctx context.Context, pace pace) (*Companion, error) {
 	if err := c.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the app's process once more: %w", err), os.RemoveAll(dir))
 	}
+	c.executed = time.Now()
 	go func() { // ends with the process, which Stop sees to
 		_ = c.cmd.Wait() // how it ended does not matter
 		close(c.ended)

@@ -19,7 +19,8 @@ const (
 type Window struct {
 	Kind    string  `json:"kind"`
 	Round   int     `json:"round"`    // from 1
-	StartMS float64 `json:"start_ms"` // the change was asked for, the process was started
+	StartMS float64 `json:"start_ms"` // the change was asked for, the process was wanted
+	LiveMS  float64 `json:"live_ms"`  // the new process was executed
 	// SwitchMS is when the change was reported, or the process was told to stop.
 	SwitchMS float64 `json:"switch_ms"`
 	EndMS    float64 `json:"end_ms"` // the old generation, or the process, was gone
@@ -34,15 +35,21 @@ type Window struct {
 	OwnStopMS  float64 `json:"own_stop_ms,omitempty"`
 	OwnStartMS float64 `json:"own_start_ms,omitempty"`
 
-	cpu time.Duration
+	own     []entry       // its requests
+	cpu     time.Duration // usher's, all of it
+	liveCPU time.Duration // since LiveMS
 }
 
 // Pinned says how swaps compare with what they are measured by.
 type Pinned struct {
 	Swaps int `json:"swaps"`
-	// Overlap: figures of swap windows by those of the windows beside them.
+	// Overlap: figures of swap windows by those of the windows beside them, from
+	// when two processes live.
 	P99 *Pin `json:"p99,omitempty"`
 	CPU *Pin `json:"cpu,omitempty"`
+	// The same from when the swap was asked for, which have no bar.
+	P99Asked *Pin `json:"p99_from_request,omitempty"`
+	CPUAsked *Pin `json:"cpu_from_request,omitempty"`
 	// SwapCPUMS is usher's CPU time in a swap window beyond what as many requests
 	// cost it in the window beside: the price of one swap, however long its window.
 	SwapCPUMS *stats.Spread `json:"swap_cpu_ms,omitempty"`
@@ -68,8 +75,8 @@ type Pin struct {
 	Beside   float64 `json:"beside"`
 	Requests int     `json:"requests"` // of the swap windows
 	stats.Spread
-	Bar     float64       `json:"bar"`
-	Verdict stats.Verdict `json:"verdict"`
+	Bar     float64       `json:"bar,omitempty"`     // 0: none
+	Verdict stats.Verdict `json:"verdict,omitempty"` // empty: no bar
 }
 
 // HoldPin compares the wait of requests with what the app itself takes.
@@ -110,66 +117,76 @@ func (r *Result) Missed() int {
 // were due in it. Of a hold it is those that were sent before it was reported,
 // and their latency counts from there: what waited in the load tool for a
 // connection was not parked.
-func (w *Window) measure(a *account, hold bool) []entry {
-	var own []entry
+func (w *Window) measure(a *account, hold bool) {
+	w.own = nil
 	for _, e := range a.entries {
 		at, end := e.due, w.EndMS
 		if hold {
 			e.due, at, end = e.taken, e.taken, w.SwitchMS
 		}
 		if at := milliseconds(at); at >= w.StartMS && at < end {
-			own = append(own, e)
+			w.own = append(w.own, e)
 		}
 	}
-	s := summarise(own)
+	s := summarise(w.own)
 	w.Requests, w.P50MS, w.P99MS, w.MaxMS = s.Requests, s.Latency.P50MS, s.Latency.P99MS, s.Latency.MaxMS
 	if w.Requests > 0 {
-		w.CPUMicros = float64(w.cpu.Nanoseconds()) / 1000 / float64(w.Requests)
+		w.CPUMicros = micros(w.cpu) / float64(w.Requests)
 	}
-	return own
 }
 
 // pin compares the windows of an account.
 func (a *account) pin(windows []Window, hold bool) *Pinned {
-	swaps, besides := map[int]*side{}, map[int]*side{}
-	var parked []entry
+	var swaps []*Window
 	for i := range windows {
 		w := &windows[i]
-		own := w.measure(a, hold)
-		if w.Kind == WindowSwap {
-			parked = append(parked, own...)
-			swaps[w.Round] = newSide(w, own)
-		} else {
-			besides[w.Round] = newSide(w, own)
+		if w.measure(a, hold); w.Kind == WindowSwap {
+			swaps = append(swaps, w)
 		}
 	}
 	p := &Pinned{Swaps: len(swaps)}
 	if hold {
-		p.Hold = pinHold(summarise(parked), swaps)
+		p.Hold = pinHold(swaps)
 		return p
 	}
-	pairs := pair(swaps, besides)
-	p.P99 = pairs.pin(barP99, pooledP99((*side).latency))
-	p.CPU = pairs.pin(barCPU, pooledCPU)
+	asked, live := pair(windows, (*Window).whole), pair(windows, (*Window).live)
+	p.P99Asked, p.CPUAsked = asked.pin(0, pooledP99((*side).latency)), asked.pin(0, pooledCPU)
+	p.P99, p.CPU = live.pin(barP99, pooledP99((*side).latency)), live.pin(barCPU, pooledCPU)
 	if p.P99 != nil {
-		lag, once := pooledP99((*side).lag), slices.Repeat([]int{1}, len(pairs.swaps))
-		p.Lag = &Lag{Swap: lag(pairs.swaps)(once), Beside: lag(pairs.besides)(once)}
+		lag, once := pooledP99((*side).lag), slices.Repeat([]int{1}, len(live.swaps))
+		p.Lag = &Lag{Swap: lag(live.swaps)(once), Beside: lag(live.besides)(once)}
 	}
-	if p.CPU != nil {
-		price := stats.Of(prices(pairs))
+	if p.CPUAsked != nil {
+		price := stats.Of(prices(asked))
 		p.SwapCPUMS = &price
 	}
 	return p
 }
 
-// side is one window of a pair.
+// side is what counts of one window of a pair.
 type side struct {
-	*Window
-	own []entry // none that was cut
+	own      []entry // none that was cut
+	requests int
+	cpu      time.Duration
 }
 
-func newSide(w *Window, own []entry) *side {
-	return &side{w, slices.DeleteFunc(slices.Clone(own), func(e entry) bool { return e.kind == Cut })}
+// whole is all of a window.
+func (w *Window) whole() *side { return w.from(w.StartMS, w.cpu) }
+
+// live is the part of a window in which two processes lived.
+func (w *Window) live() *side { return w.from(w.LiveMS, w.liveCPU) }
+
+func (w *Window) from(start float64, cpu time.Duration) *side {
+	s := &side{cpu: cpu}
+	for _, e := range w.own {
+		if milliseconds(e.due) < start {
+			continue
+		}
+		if s.requests++; e.kind != Cut {
+			s.own = append(s.own, e)
+		}
+	}
+	return s
 }
 
 func (s *side) latency(i int) time.Duration { return s.own[i].latency() }
@@ -178,7 +195,16 @@ func (s *side) lag(i int) time.Duration     { return s.own[i].taken - s.own[i].f
 // pairing holds the rounds whose both windows have requests.
 type pairing struct{ swaps, besides []*side }
 
-func pair(swaps, besides map[int]*side) (p pairing) {
+func pair(windows []Window, of func(*Window) *side) (p pairing) {
+	swaps, besides := map[int]*side{}, map[int]*side{}
+	for i := range windows {
+		w := &windows[i]
+		if w.Kind == WindowSwap {
+			swaps[w.Round] = of(w)
+		} else {
+			besides[w.Round] = of(w)
+		}
+	}
 	for _, round := range slices.Sorted(maps.Keys(swaps)) {
 		s, b := swaps[round], besides[round]
 		if b != nil && len(s.own) > 0 && len(b.own) > 0 {
@@ -204,9 +230,11 @@ func (p pairing) pin(bar float64, figure pooling) *Pin {
 	pin := &Pin{Swap: swap(once), Beside: beside(once), Spread: stats.Resampled(n, ratio), Bar: bar}
 	pin.Least, pin.Most = p.singles(ratio)
 	for _, s := range p.swaps {
-		pin.Requests += s.Requests
+		pin.Requests += s.requests
 	}
-	pin.Verdict = pin.Against(bar)
+	if bar > 0 {
+		pin.Verdict = pin.Against(bar)
+	}
 	return pin
 }
 
@@ -261,30 +289,33 @@ func pooledCPU(sides []*side) func(times []int) float64 {
 		requests := 0
 		for i, s := range sides {
 			cpu += time.Duration(times[i]) * s.cpu
-			requests += times[i] * s.Requests
+			requests += times[i] * s.requests
 		}
-		return float64(cpu.Nanoseconds()) / 1000 / float64(max(requests, 1))
+		return micros(cpu) / float64(max(requests, 1))
 	}
 }
 
 // prices are what the swaps cost beyond their requests, ms of CPU time.
 func prices(p pairing) (all []float64) {
 	for i, swap := range p.swaps {
-		all = append(all, milliseconds(swap.cpu)-p.besides[i].CPUMicros*float64(swap.Requests)/1000)
+		beside := p.besides[i]
+		all = append(all, milliseconds(swap.cpu)-milliseconds(beside.cpu)*float64(swap.requests)/float64(beside.requests))
 	}
 	return all
 }
 
-func pinHold(parked Summary, rounds map[int]*side) *HoldPin {
+func pinHold(swaps []*Window) *HoldPin {
 	var perSwap, stops, starts, beyond []float64
-	for _, w := range rounds {
+	var parked []entry
+	for _, w := range swaps {
+		parked = append(parked, w.own...)
 		stops, starts = append(stops, w.OwnStopMS), append(starts, w.OwnStartMS)
 		if w.Requests > 0 {
 			perSwap, beyond = append(perSwap, w.P99MS), append(beyond, w.P99MS-w.OwnStopMS-w.OwnStartMS)
 		}
 	}
 	h := &HoldPin{
-		ParkedP99MS: parked.Latency.P99MS, PerSwap: stats.Of(perSwap),
+		ParkedP99MS: summarise(parked).Latency.P99MS, PerSwap: stats.Of(perSwap),
 		StopMS: stats.Of(stops), StartMS: stats.Of(starts), BeyondMS: stats.Of(beyond), Bar: barHold,
 	}
 	h.Verdict = h.BeyondMS.Against(barHold)

@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"strings"
@@ -24,7 +25,56 @@ func evenAccount(n int, f func(ms int) time.Duration) account {
 }
 
 func windowOf(kind string, round int, start, end float64, cpu time.Duration) Window {
-	return Window{Kind: kind, Round: round, StartMS: start, SwitchMS: (start + end) / 2, EndMS: end, cpu: cpu}
+	return Window{Kind: kind, Round: round, StartMS: start, LiveMS: start, SwitchMS: (start + end) / 2, EndMS: end, cpu: cpu, liveCPU: cpu}
+}
+
+// The bars are for the time in which two processes live; what usher does before it
+// executes the second one is told beside them.
+func TestTheBarsCountFromWhenTwoProcessesLive(t *testing.T) {
+	a := evenAccount(2000, func(ms int) time.Duration {
+		if ms%400 < 20 {
+			return 8 * time.Millisecond
+		}
+		return 2 * time.Millisecond
+	})
+	var windows []Window
+	for round := range 5 {
+		at := float64(round * 400)
+		w := windowOf(WindowSwap, round+1, at, at+100, 3*time.Millisecond)
+		w.LiveMS, w.liveCPU = at+20, 1600*time.Microsecond
+		windows = append(windows, w, windowOf(WindowBeside, round+1, at+200, at+300, 2*time.Millisecond))
+	}
+	p := a.pin(windows, false)
+	if p.P99.Median != 1 || p.P99.Requests != 400 || p.CPU.Median != 1 || p.CPU.Verdict != stats.Met {
+		t.Errorf("while two live: p99 %+v, CPU %+v", p.P99, p.CPU)
+	}
+	if p.P99Asked.Median != 4 || p.P99Asked.Requests != 500 || p.CPUAsked.Median != 1.5 || p.CPUAsked.Verdict != "" || p.SwapCPUMS.Median != 1 {
+		t.Errorf("from the request: p99 %+v, CPU %+v, the swap itself %+v", p.P99Asked, p.CPUAsked, p.SwapCPUMS)
+	}
+	if r := (Result{Pinned: p}); r.Missed() != 0 {
+		t.Errorf("%d missed: what has no bar cannot miss it", r.Missed())
+	}
+	var text strings.Builder
+	p.lines(&text)
+	mustContain(t, "text", text.String(), "from the request: p99 ms", "8.00", "none")
+}
+
+func TestSpendingIsToldFromAnyInstant(t *testing.T) {
+	begun := time.Now()
+	s := &spending{
+		begun: begun, at: []time.Duration{0, 10 * time.Millisecond, 20 * time.Millisecond},
+		used: []time.Duration{time.Second, 1004 * time.Millisecond, 1005 * time.Millisecond},
+	}
+	for at, want := range map[int]time.Duration{-5: 5000, 0: 5000, 5: 3000, 10: 1000, 15: 500, 20: 0, 30: 0} {
+		if got := s.since(begun.Add(time.Duration(at) * time.Millisecond)); got != want*time.Microsecond {
+			t.Errorf("from %d ms: %s, want %d µs", at, got, want)
+		}
+	}
+	calls, broken := 0, errors.New("gone")
+	s = follow(func() (time.Duration, error) { calls++; return 0, broken })
+	if err := s.stop(); !errors.Is(err, broken) || calls != 1 {
+		t.Errorf("after %d looks: %v", calls, err)
+	}
 }
 
 func TestAnOverlapIsPinnedByPairsOfWindows(t *testing.T) {
@@ -181,7 +231,7 @@ func TestManySwapsAreComparedWithWindowsBesideThem(t *testing.T) {
 	var order []string
 	for i, w := range result.Windows {
 		order = append(order, w.Kind)
-		if w.Round != i/2+1 || w.EndMS <= w.StartMS || w.SwitchMS < w.StartMS || i > 0 && w.StartMS < result.Windows[i-1].EndMS || w.CPUMicros <= 0 {
+		if w.Round != i/2+1 || w.EndMS <= w.StartMS || w.SwitchMS < w.StartMS || w.LiveMS < w.StartMS || w.LiveMS > w.EndMS || i > 0 && w.StartMS < result.Windows[i-1].EndMS || w.CPUMicros <= 0 {
 			t.Errorf("window %d: %+v", i, w)
 		}
 	}

@@ -254,5 +254,10 @@ func (o *operator) wake(ctx context.Context, app string) error {
 func (o *operator) Status(ctx context.Context, app string) (bench.State, error) {
 	a, err := o.client.App(ctx, app)
 	state := bench.State{Phase: string(a.State), Generation: a.Generation, Parked: int(a.Parked), PID: a.PID}
+	for _, g := range a.Generations {
+		if g.Number == a.Generation && g.StartedAt != nil {
+			state.Started = *g.StartedAt
+		}
+	}
 	return state, err
 }

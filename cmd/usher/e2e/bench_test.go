@@ -42,7 +42,7 @@ func TestBenchSwapComparesSwapsOfTheRealThing(t *testing.T) {
 		}
 		for _, w := range r.Windows {
 			// A second lives in it for a moment at least, and usher works.
-			if w.EndMS <= w.StartMS || w.Requests > 0 && w.CPUMicros <= 0 {
+			if w.EndMS <= w.StartMS || w.LiveMS <= w.StartMS || w.LiveMS >= w.SwitchMS || w.Requests > 0 && w.CPUMicros <= 0 {
 				t.Errorf("hold %v: window %+v", hold, w)
 			}
 		}
