@@ -88,11 +88,16 @@ func incumbent(t *testing.T, a *App, idle int) *webApp {
 
 func pool(a *App) *upstream.Pool { return a.slot.Load().target.pool }
 
-func TestASuccessorIsGivenAsManyConnectionsAsTheIncumbentHadIdle(t *testing.T) {
+func TestASuccessorIsGivenAsManyConnectionsAsTheIncumbentHas(t *testing.T) {
 	e, a := one(t, Options{}, AppConfig{})
 	first := incumbent(t, a, 3)
+	busy, err := pool(a).Get(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
 	next := newWebApp(t)
 	a.Warm(t.Context(), next.as(2), question)
+	pool(a).Discard(busy)
 	if a.Placed().Generation != 1 || next.asked.Load() != 3 {
 		t.Fatalf("generation %d serves, the successor was asked %d times", a.Placed().Generation, next.asked.Load())
 	}

@@ -12,6 +12,12 @@ import (
 // worries than to be warm.
 var errCold = errors.New("the app closed the connection, or answered with an error or at length")
 
+// The shortest and the longest rest between two questions.
+const (
+	leastRest = 4 * time.Millisecond
+	mostRest  = 25 * time.Millisecond
+)
+
 // longAnswer is from where on an answer is too long to be asked for many times.
 const longAnswer = 64 << 10
 
@@ -19,8 +25,8 @@ const longAnswer = 64 << 10
 // request, over each and keeps it. The first request on a connection is the dearest
 // for an app that has just started, so those of clients should not be it.
 //
-// It rests after each answer for as long as the answer took, so that it takes no
-// more than half of the time from who needs the machine meanwhile. It returns when
+// It rests after each answer for four times as long as the answer took, so that it
+// takes little from who needs the machine meanwhile. It returns when
 // ctx ends, or at the first connection that is of no use; what was opened by then
 // stays.
 func (p *Pool) Warm(ctx context.Context, question []byte, n int) error {
@@ -30,7 +36,7 @@ func (p *Pool) Warm(ctx context.Context, question []byte, n int) error {
 		if err != nil {
 			return err
 		}
-		rest := time.NewTimer(max(time.Since(begun), time.Millisecond))
+		rest := time.NewTimer(min(max(4*time.Since(begun), leastRest), mostRest))
 		select {
 		case <-rest.C:
 		case <-ctx.Done():
