@@ -121,7 +121,7 @@ func TestALargeBodyComesInLargePiecesAndAWaitHoldsNoBuffer(t *testing.T) {
 }
 
 // An answer goes into what is lent if it is likely to fit, and leaves it as soon as
-// it does not. What is behind the sealed part is never written to.
+// it does not; one that is likely to be large goes into a wide buffer at once. What is behind the sealed part is never written to.
 func TestASmallAnswerNeedsNoBuffer(t *testing.T) {
 	p := newOrigin(t, "unix", web(func(w io.Writer, q *http.Request, _ []byte) bool {
 		n, _ := strconv.Atoi(q.URL.Query().Get("n"))
@@ -129,6 +129,7 @@ func TestASmallAnswerNeedsNoBuffer(t *testing.T) {
 		return true
 	})).pool(Options{})
 	room := make([]byte, 1<<10)
+	before := 0
 	for i, try := range []struct {
 		size  int
 		stock bool // used for the head already
@@ -144,7 +145,10 @@ func TestASmallAnswerNeedsNoBuffer(t *testing.T) {
 		}
 		if used := c.stocked != nil; used != try.stock {
 			t.Errorf("%d: %d bytes, a buffer is used: %t", i, try.size, used)
+		} else if used && (len(*c.stocked) == wideBuffer) != (before > defaultBuffer) {
+			t.Errorf("%d: after an answer of %d bytes, a buffer of %d", i, before, len(*c.stocked))
 		}
+		before = try.size
 		taken := c.Seal()
 		if (taken == 0) != try.stock || taken < len(room) && try.size > len(room) && !try.stock || c.Seal() != 0 {
 			t.Errorf("%d: %d bytes, %d of what is lent are taken", i, try.size, taken)

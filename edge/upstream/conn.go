@@ -54,7 +54,7 @@ type Conn struct {
 	lent    []byte  // where an answer that is likely to be small goes; nil: nowhere
 	r, w    int     // unread bytes of buffer
 	got     int64   // bytes of the answer that have come
-	large   bool    // the answer before would not have fit into what is lent
+	last    int64   // bytes of the answer before
 	final   bool    // the head of a final response was read
 	keep    bool    // and lets the connection live
 	head    int     // how long it is
@@ -86,7 +86,7 @@ func (c *Conn) reuse() {
 	c.looked = false
 	c.wrote.Store(0)
 	c.started.Store(false)
-	c.got, c.large = 0, c.got > smallAnswer
+	c.got, c.last = 0, c.got
 	c.final, c.keep = false, false
 }
 
@@ -413,12 +413,12 @@ func (c *Conn) readOn(fd uintptr) error {
 
 // room is where the next read goes.
 func (c *Conn) room() []byte {
-	ahead := c.framer.Ahead()
+	ahead := c.toCome()
 	if c.r == c.w && (c.stocked == nil && c.lent == nil || ahead > int64(len(c.buffer))) {
 		c.release() // it is sealed, or there is a wider one
 	}
 	switch {
-	case c.buffer == nil && !c.large && ahead < int64(len(c.lent)):
+	case c.buffer == nil && ahead <= smallAnswer && c.lent != nil:
 		c.buffer = c.lent
 	case c.buffer == nil:
 		c.stocked = c.pool.opt.Buffers.Get(ahead)
@@ -429,6 +429,15 @@ func (c *Conn) room() []byte {
 		c.shift()
 	}
 	return c.buffer[c.w:]
+}
+
+// toCome is how much of the answer will at least come, as far as is known; until
+// it begins, as much as of the one before.
+func (c *Conn) toCome() int64 {
+	if c.got == 0 {
+		return c.last
+	}
+	return c.framer.Ahead()
 }
 
 // shift makes room behind the unread bytes of a buffer that is full. They do not
