@@ -52,8 +52,9 @@ func planNginx(s site) setup {
 		"  server {",
 		fmt.Sprintf("    listen 127.0.0.1:%d reuseport backlog=4096;", s.port),
 		"    location / { proxy_pass http://origin; }",
-		// As usher does it: what is read is sent on, in large pieces.
-		"    location "+pathLarge+" { proxy_pass http://origin; proxy_buffering off; proxy_buffer_size 64k; proxy_buffers 4 64k; proxy_busy_buffers_size 64k; }",
+		// As usher does it: what is read is sent on, in large pieces, each of which fits
+		// into one segment of the loopback device. Of 64k a few bytes would be left over.
+		"    location "+pathLarge+" { proxy_pass http://origin; proxy_buffering off; proxy_buffer_size 60k; proxy_buffers 4 60k; proxy_busy_buffers_size 60k; }",
 		"    location "+pathCached+" { proxy_pass http://origin; proxy_cache kept; proxy_cache_valid 200 1h; }",
 		"  }",
 		"}",
