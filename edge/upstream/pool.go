@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/rawio"
 )
 
 // Dialer opens a connection; net.Dialer.DialContext is one. A connection that
@@ -20,7 +21,7 @@ type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 type Options struct {
 	Network     string        // "tcp" or "unix"
 	Address     string        // host:port or path
-	Dial        Dialer        // default: that of net.Dialer
+	Dial        Dialer        // default: that of net.Dialer, with rawio.Unpaced
 	DialTimeout time.Duration // for one connect, waiting for a full unix backlog included; default 5s
 	MaxIdle     int           // idle connections kept for longer than a sweep; default 256
 	MaxConns    int           // connections at once; default 0: no limit
@@ -31,7 +32,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Dial == nil {
-		o.Dial = new(net.Dialer).DialContext
+		o.Dial = (&net.Dialer{Control: rawio.Unpaced}).DialContext
 	}
 	if o.DialTimeout <= 0 {
 		o.DialTimeout = 5 * time.Second

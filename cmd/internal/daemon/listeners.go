@@ -5,18 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
-	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/sys/unix"
 
 	"github.com/usher-edge/usher/admin"
 	"github.com/usher-edge/usher/cmd/internal/config"
+	"github.com/usher-edge/usher/edge/rawio"
 )
 
 // openListeners binds every address, so that one that is taken ends usher before
@@ -62,26 +60,12 @@ func listen(ctx context.Context, a config.Addr, g config.Group) (net.Listener, e
 		}
 		return admin.ListenUnix(ctx, a.Address, o)
 	}
-	lc := net.ListenConfig{Control: unpaced}
+	lc := net.ListenConfig{Control: rawio.Unpaced}
 	ln, err := lc.Listen(ctx, "tcp", a.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; is another server, or another usher, using it?", a.Address, err)
 	}
 	return ln, nil
-}
-
-// unpaced makes a listener on a loopback address, as it is behind a TLS proxy, do
-// without BBR, where that is the machine's default: it sets a timer between the
-// pieces of a large answer, to spare a network that is not there, which is a quarter
-// and more of what the answer costs. Connections inherit this; one that has begun to
-// be paced stays so. Where Reno cannot be had nothing changes.
-func unpaced(_, address string, raw syscall.RawConn) error {
-	if a, err := netip.ParseAddrPort(address); err != nil || !a.Addr().IsLoopback() {
-		return nil
-	}
-	return raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
-	})
 }
 
 // openAdmin puts the admin API together. It answers from here on, so that probes
