@@ -27,7 +27,7 @@ func (s setup) whole() string {
 func TestEachPeerGetsWhatIsBestForIt(t *testing.T) {
 	for name, want := range map[string][]string{
 		Usher:   {`listen = ["127.0.0.1:8001"]`, `target = "unix:/d/o.sock"`, "[apps.app999]", "cache.enabled = true", `access_log = "/d/access.log"`, `access_log_format = "combined"`},
-		Nginx:   {"worker_processes 3;", "listen 127.0.0.1:8001 reuseport", "server unix:/d/o.sock; keepalive 512;", "proxy_cache kept", "proxy_buffering off; proxy_buffer_size 64k", "access_log /d/access.log combined buffer=", "user root;"},
+		Nginx:   {"worker_processes 3;", "listen 127.0.0.1:8001 reuseport", "server unix:/d/o.sock; keepalive 512;", "proxy_cache kept", "proxy_buffering off; proxy_buffer_size 60k", "access_log /d/access.log combined buffer=", "user root;"},
 		HAProxy: {"nbthread 3", "bind 127.0.0.1:8001 shards by-thread", "unix@/d/o.sock pool-max-conn 512", "http-reuse always", "cache-use kept", "log global", "> /d/access.log"},
 		Varnish: {`.path = "/d/o.sock"`, "-a 127.0.0.1:8001", "thread_pools=3", "varnishncsa -n /d/work -a -w /d/access.log"},
 		Caddy:   {"http://:8001", "unix//d/o.sock", "keepalive_idle_conns_per_host 512", "output file /d/access.log"},
