@@ -47,8 +47,6 @@ type conn struct {
 	trusted bool
 	drained bool  // the last read left nothing behind, so that more will be told
 	settled bool  // it has had a request, and after it a read that found nothing
-	told    bool  // the poller has told of what is read next
-	fresh   bool  // it has told of the request, which nothing has held up since
 	alone   bool  // the next exchange reads from nc, so it cannot be within a callback
 	over    bool  // no further request follows
 	away    bool  // idle for long: to be left to the watcher

@@ -50,7 +50,6 @@ func (c *conn) step() (again bool) {
 // park waits in the app's lot while the watcher looks at the client.
 func (c *conn) park() edge.Cause {
 	c.parked.Store(c.lane)
-	c.fresh = false
 	c.clock.wait(phasePark, 0)
 	c.arm(watchFin)
 	cause := c.lane.Park(c.srv.park)
@@ -189,6 +188,5 @@ func (c *conn) rest() {
 		c.mem = nil
 	} else {
 		c.mem.compact()
-		c.fresh = false
 	}
 }

@@ -27,7 +27,7 @@ func (c *conn) stretch() {
 		c.talk()
 		return
 	}
-	c.drained, c.told = false, false
+	c.drained = false
 	err := c.raw.Read(c.turn)
 	c.fd = noFD
 	if err != nil {
@@ -84,7 +84,6 @@ func (c *conn) talk() {
 // await notes what is waited for. It reports true if that is over: an idle
 // connection, when the server shuts down.
 func (c *conn) await() (over bool) {
-	c.told = true
 	if c.mem != nil {
 		c.clock.wait(phaseHead, c.headUntil)
 		return false
@@ -155,7 +154,6 @@ func (c *conn) readSome() (int, error) {
 		n, err = c.readBlocking(room)
 	} else {
 		n, err = rawio.Read(uintptr(c.fd), room)
-		c.fresh, c.told = c.told, false
 		c.drained = n > 0 && n < len(room) && c.settled
 		c.settled = c.settled || n == 0 && c.lane != nil
 	}

@@ -57,12 +57,10 @@ func (c *conn) ask(t *edge.Target) (*upstream.Conn, interrupt, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		twice := c.mem.req.IsIdempotent()
-		up, err := t.Pool().Get(c.srv.work, twice)
+		up, err := t.Pool().Get(c.srv.work, c.mem.req.IsIdempotent())
 		if err != nil {
 			return nil, 0, err
 		}
-		up.Told, c.fresh = c.fresh && twice && c.mem.req.Length == 0, false // but once, so that each other try looks
 		c.mem.try.up = up
 		c.mem.lend(up)
 		c.meet(up)

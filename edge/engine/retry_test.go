@@ -268,3 +268,41 @@ func deaf(t *testing.T) string {
 	}
 	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }
+
+// An app that answers and ends at once, so that its FIN comes with the answer, and is
+// gone for a moment: that the pooled connection has ended is no try, so one is left for
+// when the dial is refused and a new generation comes.
+func TestAnAppThatAnswersAndDiesLosesNoRequest(t *testing.T) {
+	for i, begin := range []func(testing.TB, func(*stage)) *origin{newOrigin, newTCPOrigin, newOrigin, newTCPOrigin, newOrigin, newTCPOrigin} {
+		var first *origin
+		first = begin(t, each(func(s *stage, r *http.Request) {
+			if r.URL.Path == "/last" {
+				first.ln.Close()
+				s.ok("last")
+				s.Close()
+				return
+			}
+			s.ok(r.URL.Path)
+		}))
+		second := newOrigin(t, always("second"))
+		r := newRig(t, rigOptions{})
+		r.app.Place(first.placement(1))
+		c := r.dial()
+		for range 3 {
+			c.get("/x")
+			c.want(200, "/x")
+		}
+		c.get("/last")
+		c.want(200, "last")
+		r.last(4)
+		eventually(t, "the FIN has come", func() bool { return first.open.Load() == 0 })
+		c.get("/y")
+		<-time.After(20 * time.Millisecond) // it may have been refused by now
+		r.app.Place(edge.Placement{Revision: 2, Generation: 2, State: edge.Waking})
+		r.app.Place(second.placement(2))
+		if a, err := c.tryRead("GET"); err != nil || a.StatusCode != 200 || a.body != "second" {
+			t.Errorf("round %d: %d %q %v", i, a.StatusCode, a.body, err)
+		}
+		c.Close()
+	}
+}

@@ -632,3 +632,38 @@ func TestARequestBodyThatBreaksOffIsNotMadeWhole(t *testing.T) {
 		}
 	}
 }
+
+// An app whose answers have surplus bytes in the same write: whatever the length of
+// the answer, so even where it ends with a read, no other client gets them.
+func TestSurplusBytesBehindAnAnswerOfAnyLengthReachNobody(t *testing.T) {
+	const surplus = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL"
+	o := newOrigin(t, each(func(s *stage, r *http.Request) {
+		var n int
+		if _, err := fmt.Sscanf(r.URL.Path, "/long/%d", &n); err != nil {
+			s.ok(r.URL.Path)
+			return
+		}
+		head := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %06d\r\n\r\n", n)
+		_, _ = io.WriteString(s, head+strings.Repeat("a", n)+surplus) // it may be found out meanwhile
+	}))
+	r := newRig(t, rigOptions{})
+	r.app.Place(o.placement(1))
+	for n := 9200; n < 9600; n++ { // about as much as is lent for an answer
+		c, d := r.dial(), r.dial()
+		for range 3 {
+			c.get("/x")
+			c.want(200, "/x")
+			d.get("/x")
+			d.want(200, "/x")
+		}
+		c.get(fmt.Sprintf("/long/%06d", n))
+		if a, err := c.tryRead("GET"); err == nil && a.StatusCode == 200 && a.err == nil {
+			d.get("/y")
+			if a, err := d.tryRead("GET"); err == nil && a.body != "/y" {
+				t.Errorf("after an answer of %d bytes another client got %d %q", n, a.StatusCode, a.body)
+			}
+		}
+		c.Close()
+		d.Close()
+	}
+}

@@ -16,7 +16,6 @@ type question struct {
 	body   []byte // and after it
 	res    *http1.Response
 	method []byte
-	noted  bool // that nothing had come when the request came
 	sent   bool // all of it, or as much as the kernel took at once
 	err    error
 }
@@ -36,7 +35,6 @@ func (c *Conn) Ask(head, body []byte, res *http1.Response, method []byte) error 
 	res.Reset()
 	q := &c.asked
 	*q = question{out: head, body: body, res: res, method: method}
-	q.noted = c.Told && c.Reused && c.pool.trusting.Load() && c.note.Blank(c.raw)
 	err := c.raw.Read(c.ask)
 	head, body = q.out, q.body
 	failed := q.err
@@ -82,7 +80,6 @@ func (c *Conn) askOn(fd uintptr) (done bool) {
 // or if there is nobody to send it to.
 func (c *Conn) sendOn(fd uintptr) (done bool) {
 	q := &c.asked
-	c.looked = c.looked || q.noted && c.note.Still()
 	if q.err = c.begin(int(fd)); q.err != nil {
 		return true
 	}

@@ -22,16 +22,10 @@ type Conn struct {
 	// written. Put keeps no connection without it.
 	Sent bool
 
-	// Told is set by the holder before Ask if the poller has told it of the request,
-	// nothing that takes long has happened since, and the request may run twice. Then
-	// what the poller has noted is look enough.
-	Told bool
-
 	pool *Pool
 	net  net.Conn
 	raw  syscall.RawConn // nil: the socket cannot be looked at, so it is never reused
 	peek func(fd uintptr)
-	note rawio.Note
 
 	seen   sight
 	peeked [1]byte
@@ -74,7 +68,7 @@ func newConn(p *Pool, nc net.Conn) *Conn {
 	c.ask = func(fd uintptr) bool { return c.askOn(fd) }
 	if s, ok := nc.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
-			c.raw, c.note = raw, rawio.NoteOf(nc)
+			c.raw = raw
 		}
 	}
 	return c
@@ -82,7 +76,7 @@ func newConn(p *Pool, nc net.Conn) *Conn {
 
 // reuse makes an idle connection ready for the next request.
 func (c *Conn) reuse() {
-	c.Reused, c.Sent, c.Told = true, false, false
+	c.Reused, c.Sent = true, false
 	c.looked = false
 	c.wrote.Store(0)
 	c.started.Store(false)

@@ -6,9 +6,7 @@
 //     and clean on both sides, nothing lies unread on it. A look at the
 //     socket just before the first byte shows neither a FIN nor an error nor
 //     bytes that nobody asked for; otherwise nothing is sent, and the error is
-//     Stale. For a request that the holder was told of by Go's poller, and that may
-//     run twice (Conn.Told), that poller's note stands for the look: it shows what
-//     had come when the request came.
+//     Stale.
 //   - A request that may not run twice never reuses a TCP connection that has
 //     been idle for a second, nor for half as long as connections of this app
 //     were seen to live: a FIN could be on its way. A unix socket refuses the

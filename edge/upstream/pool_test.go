@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/usher-edge/usher/edge/http1"
 )
 
 func TestConnectionsAreReusedNewestFirst(t *testing.T) {
@@ -283,42 +281,6 @@ func TestSurplusBytesAreNeverReadAsAResponse(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		})
-	})
-}
-
-// A holder who was told of its request by the poller goes by what that has noted.
-func TestWhatIsNotedIsLookEnough(t *testing.T) {
-	onBoth(t, func(t *testing.T, network string) {
-		acts := make(chan string)
-		o := newOrigin(t, network, func(c net.Conn) {
-			const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-			say(ok, false)(c)
-			_, _ = io.WriteString(c, <-acts)
-			say(ok, true)(c)
-		})
-		ask := func(act string, ready func(*Conn) bool) (*Conn, error) {
-			p := o.pool(Options{})
-			warm(t, p, 1)
-			acts <- act
-			c, err := p.Get(context.Background(), true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "ready", func() bool { return ready(c) })
-			c.Told, c.seen = true, talking
-			var res http1.Response
-			err = c.Ask(request("GET", "/", ""), nil, &res, []byte("GET"))
-			p.Discard(c)
-			return c, err
-		}
-		c, err := ask("", func(c *Conn) bool { return c.note.Blank(c.raw) })
-		if err != nil || c.seen != talking {
-			t.Errorf("nothing noted: %v, looked and saw %v", err, c.seen)
-		}
-		c, err = ask("evil", func(c *Conn) bool { return !c.note.Blank(c.raw) && c.look(noFD) == talking })
-		if !Stale(err) || c.Wrote() != 0 {
-			t.Errorf("bytes noted: %v, %d bytes written", err, c.Wrote())
-		}
 	})
 }
 
