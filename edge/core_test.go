@@ -48,6 +48,7 @@ func open(e *Edge) *Request {
 func begin(r *Request) {
 	r.Begin(time.Now())
 	r.Method, r.Host, r.Path, r.Target = []byte("GET"), []byte("app.test"), []byte("/"), []byte("/")
+	r.Minor = 1
 }
 
 func serving(generation uint64) Placement {

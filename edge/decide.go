@@ -64,7 +64,9 @@ func (e *Edge) Decide(r *Request) Decision {
 		if s.State != Serving || s.target == nil {
 			return Decision{Kind: Park}
 		}
-		if !r.granted && s.target.behind.Load() {
+		// HTTP/1.0 does not: while it is parked, the end of what its client sends
+		// counts as leaving.
+		if !r.granted && r.Minor > 0 && s.target.behind.Load() {
 			return Decision{Kind: Park}
 		}
 		switch s.target.gate.enter(uint64(s.cfg.MaxInFlight)) {

@@ -13,8 +13,9 @@ import (
 // each answer lets two go, until twice as many are on their way. And releaseFirst more
 // go every releaseTick, so that answers that never come (long polls) hold nobody up.
 //
-// Who comes meanwhile goes behind those who wait (Target.behind), but not for longer
-// than a tick, and not if the lot is full.
+// Who comes in the first tick goes behind those who wait (Target.behind), but only
+// until that tick, and not if the lot is full or its own time would be over before:
+// the app serves, and the order of the queue is for the app's sake.
 const releaseTick = 100 * time.Millisecond
 
 // parking is a request's place in a lot. It lives inside the Request, so that
@@ -42,6 +43,7 @@ type lot struct {
 	bytes  int64
 	shares map[netip.Addr]share // of the clients that have any
 	ticket uint64
+	last   uint64    // ticket: who has a later one came when the queue began to be let go
 	paced  *Target   // to which the queue is let go bit by bit; nil: it is not
 	afoot  int       // so many that were let go have no answer yet, if all do answer
 	second int       // so many answers still let a second one go
@@ -75,28 +77,40 @@ func (l *lot) enter(r *Request, s *slot, now time.Time) (parked bool, refused Ca
 		return false, CauseDraining
 	case r.gone.Load():
 		return false, CauseClientGone
-	case s.serves() && l.paced == nil: // the last of those that it was to wait behind has gone
+	case s.serves() && !s.target.behind.Load(): // there is nobody any more to wait behind
 		return false, CauseNone
 	}
-	if p.ticket == 0 {
-		p.client = r.clientOf()
-		if full := l.full(p.client, r.Buffered, &s.cfg); full != CauseNone {
-			if s.serves() { // the queue has its order for the app's sake; nobody is refused for it
-				r.granted, full = true, CauseNone
-			}
-			return false, full
+	if refused = l.admits(r, s, now); refused != CauseNone {
+		if s.serves() {
+			r.granted, refused = true, CauseNone
 		}
-		l.ticket++
-		p.ticket = l.ticket
-		p.deadline = now.Add(s.cfg.ParkTimeout)
-	}
-	if !p.deadline.After(now) {
-		return false, CauseParkTimeout
+		return false, refused
 	}
 	p.bytes = r.Buffered
 	l.insert(r)
 	l.arm(now)
 	return true, CauseNone
+}
+
+// admits says whether r may wait, and from when on: its first stay counts.
+func (l *lot) admits(r *Request, s *slot, now time.Time) Cause {
+	p := &r.parking
+	if p.ticket == 0 {
+		p.client = r.clientOf()
+		if full := l.full(p.client, r.Buffered, &s.cfg); full != CauseNone {
+			return full
+		}
+		l.ticket++
+		p.ticket = l.ticket
+		p.deadline = now.Add(s.cfg.ParkTimeout)
+	}
+	if s.serves() {
+		now = l.tick
+	}
+	if !p.deadline.After(now) {
+		return CauseParkTimeout
+	}
+	return CauseNone
 }
 
 // full says whether there is room for one more request with so many bytes, of
@@ -176,6 +190,9 @@ func (l *lot) dismiss(r *Request, c Cause) {
 	p.in, p.prev, p.next = false, nil, nil
 	l.count(p.client, -1, -p.bytes)
 	p.verdict <- c
+	if l.head == nil {
+		l.pace(nil)
+	}
 }
 
 // leave takes r out if it is still parked. Its place is free at once.
@@ -202,7 +219,7 @@ func (l *lot) settle(now time.Time) (wake bool) {
 	}
 	if s.State == Serving && s.target != nil && l.n > 0 {
 		l.pace(s.target)
-		l.afoot, l.second = releaseFirst, 0
+		l.last, l.afoot, l.second = l.ticket, releaseFirst, 0
 		l.round, l.tick = now.Add(releaseRound), now.Add(releaseTick)
 		l.admit(releaseFirst)
 	}
@@ -242,12 +259,14 @@ func (l *lot) pace(t *Target) {
 // admit lets the first k go.
 func (l *lot) admit(k int) {
 	for ; k > 0 && l.head != nil; k-- {
-		l.head.granted = true
-		l.dismiss(l.head, CauseNone)
+		l.letGo(l.head)
 	}
-	if l.head == nil {
-		l.pace(nil)
-	}
+}
+
+// letGo has r decide again, and no more go behind others.
+func (l *lot) letGo(r *Request) {
+	r.granted = true
+	l.dismiss(r, CauseNone)
 }
 
 // answered lets more go: one of those that were let go has been answered.
@@ -277,19 +296,26 @@ func (l *lot) expire() {
 	if l.closed {
 		return
 	}
+	ticks := l.paced != nil && !l.tick.After(now)
+	if ticks {
+		l.paced.behind.Store(false)
+	}
 	l.due = time.Time{}
 	for r := l.head; r != nil; {
 		p, next := &r.parking, r.parking.next
-		if !p.deadline.After(now) {
+		switch {
+		case !p.deadline.After(now):
 			l.dismiss(r, CauseParkTimeout)
-		} else if l.due.IsZero() || p.deadline.Before(l.due) {
+		case ticks && p.ticket > l.last: // it came meanwhile
+			l.letGo(r)
+			l.afoot++
+		case l.due.IsZero() || p.deadline.Before(l.due):
 			l.due = p.deadline
 		}
 		r = next
 	}
-	if l.paced != nil && !l.tick.After(now) {
+	if ticks {
 		l.tick = now.Add(releaseTick)
-		l.paced.behind.Store(false)
 		l.afoot += releaseFirst
 		l.admit(releaseFirst)
 	}

@@ -511,3 +511,76 @@ func TestCloseRefusesTheParked(t *testing.T) {
 		}
 	})
 }
+
+// The last of those who were parked leaves, or has waited too long, while the others
+// that were let go are being answered: nobody is left to go behind.
+func TestNobodyGoesBehindAnEmptyLot(t *testing.T) {
+	for _, way := range []string{"it leaves", "it has waited too long"} {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, a := one(t, Options{Waker: &waker{}}, AppConfig{ParkTimeout: 500 * time.Millisecond})
+				a.Place(Placement{State: Waking})
+				var all []*guest
+				for range 9 {
+					all = append(all, parkOne(t, e, 0))
+				}
+				time.Sleep(460 * time.Millisecond)
+				a.Place(serving(1))
+				free(t, e, all)
+				if way == "it leaves" {
+					all[8].r.Abandon()
+				} else {
+					time.Sleep(40 * time.Millisecond)
+				}
+				synctest.Wait()
+				if a.Stats().Parked != 0 {
+					t.Fatal("somebody is parked")
+				}
+				late := open(e)
+				if d := e.Decide(late); d.Kind != Proxy {
+					t.Errorf("a newcomer goes behind nobody: %+v", d)
+				}
+				for _, g := range all {
+					end(e, g.r, Served)
+				}
+				end(e, late, Served)
+			})
+		})
+	}
+}
+
+// Answers that never come (long polls), and an app that serves: who comes in the first
+// tick waits no longer than that, and nobody is refused for the queue's order.
+func TestWhoComesWhileTheQueueIsLetGoWaitsForOneTickAtMost(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{time.Minute: releaseTick - 5*time.Millisecond, releaseTick - 10*time.Millisecond: 0} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, a := one(t, Options{Waker: &waker{}}, AppConfig{ParkTimeout: timeout})
+				a.Place(Placement{State: Waking})
+				var all []*guest
+				for range 200 {
+					all = append(all, parkOne(t, e, 0))
+				}
+				a.Place(serving(1))
+				time.Sleep(5 * time.Millisecond)
+				late := open(e)
+				if d := e.Decide(late); d.Kind != Park {
+					t.Fatalf("%+v", d)
+				}
+				begun := time.Now()
+				if c := late.Park(t.Context()); c != CauseNone || time.Since(begun) != want {
+					t.Errorf("it waited %v: %q", time.Since(begun), c)
+				}
+				if d := e.Decide(late); d.Kind != Proxy {
+					t.Errorf("then %+v", d)
+				}
+				a.Place(Placement{State: Down})
+				synctest.Wait()
+				end(e, late, Served)
+				for _, g := range all {
+					end(e, g.r, Served)
+				}
+			})
+		})
+	}
+}

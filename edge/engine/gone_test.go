@@ -299,3 +299,39 @@ func TestAClientIsAskedOnceBeforeItsAnswer(t *testing.T) {
 	c.want(200, "ok")
 	c.wantEOF()
 }
+
+// A client of HTTP/1.0 that has ended what it sends, as nc -N does, comes while those
+// who were parked are let go to an app that serves.
+func TestAHalfClosedHTTP10ClientDoesNotGoBehindThoseWhoParked(t *testing.T) {
+	over := make(chan struct{})
+	o := newOrigin(t, each(func(s *stage, q *http.Request) {
+		if q.URL.Path == "/slow" {
+			<-over
+		}
+		s.ok(q.URL.Path)
+	}))
+	r := newRig(t, rigOptions{})
+	r.app.Place(edge.Placement{State: edge.Waking})
+	var cs []*client
+	for range 60 {
+		c := r.dial()
+		c.get("/slow")
+		cs = append(cs, c)
+	}
+	eventually(t, "parked", func() bool { return r.app.Stats().Parked == 60 })
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	c.send("GET /late HTTP/1.0\r\nHost: app.test\r\n\r\n")
+	c.fin()
+	a, err := c.tryRead("GET")
+	if err != nil || a.StatusCode != 200 {
+		t.Errorf("an app that serves: %v %v", a.Response, err)
+	}
+	close(over)
+	for _, c := range cs {
+		c.want(200, "/slow")
+	}
+	if s := r.app.Stats(); s.Gone > 0 {
+		t.Errorf("%d count as gone", s.Gone)
+	}
+}
