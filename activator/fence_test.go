@@ -132,10 +132,10 @@ func (r *rig) checkLeftAlone(n int) {
 		what, gen, _ := strings.Cut(e, " ")
 		told := slices.Contains(seen[:n], "stopping "+gen) || i > 0 && seen[n] == "stopping "+gen
 		served := slices.Contains(seen[:n], fmt.Sprintf("place %v %s", lc.SlotServing, gen))
-		// A go-byte is given beside the mailbox, which may have called it off by then, and
-		// said at the edge that it is fenced.
+		// A process is prepared, and a go-byte given, beside the mailbox, which may have
+		// called it off by then, and said at the edge that it is fenced.
 		called := slices.IndexFunc(seen[n:n+i], func(e string) bool { return e != "stopping "+gen && e != "place fenced 0" }) < 0
-		given := what == "go" && i > 0 && seen[n] == "stopping "+gen && called
+		given := (what == "go" || what == "prepare") && i > 0 && seen[n] == "stopping "+gen && called
 		switch {
 		case i == 0, given:
 		case slices.Contains([]string{"go", "prepare", "commit", "receipt", "reserve", "delete", "switching"}, what),
