@@ -18,8 +18,16 @@ import (
 
 	"github.com/usher-edge/usher/admin"
 	"github.com/usher-edge/usher/admin/admintest"
+	"github.com/usher-edge/usher/admin/client"
 	"github.com/usher-edge/usher/bench"
 )
+
+// idle is an app that nobody asks.
+func idle() admin.AppStatus {
+	a := hello()
+	a.InFlight = 0
+	return a
+}
 
 // front is a server that says which generation answers.
 type front struct {
@@ -159,7 +167,7 @@ func TestABenchThatCannotBeginLeavesNoFile(t *testing.T) {
 }
 
 func TestABenchCommandLineThatMakesNoSenseSendsNothing(t *testing.T) {
-	tt := newTerminal(t, hello())
+	tt := newTerminal(t, idle())
 	f := newFront(t, func() { t.Error("a request was sent") })
 	for _, line := range []string{
 		"stedy", "peers x", "peers --peers iis", "peers --work big", "peers --rounds 0", "peers --duration 0s", "peers --show-config --json", "steady", "steady a b", "steady ftp://a/", "wake", "swap", "wake hello a b",
@@ -195,7 +203,7 @@ func swaps(f *front, statusOf uint64) func(*admintest.Control, admin.Operation) 
 }
 
 func TestAnArtifactInPlaceOfTheURLSwapsNothing(t *testing.T) {
-	tt := newTerminal(t, hello())
+	tt := newTerminal(t, idle())
 	artifact := newArtifact(t)
 	code, out, errs := tt.run("bench", "swap", "hello", artifact)
 	want := "usher: " + artifact + " is a file and not the URL of hello; what bench swap deploys is named with --artifact\n"
@@ -209,7 +217,7 @@ func TestAnArtifactInPlaceOfTheURLSwapsNothing(t *testing.T) {
 
 // Where nothing was sent there is nothing to show but why.
 func TestABenchThatSentNothingShowsNoTable(t *testing.T) {
-	tt := newTerminal(t, hello())
+	tt := newTerminal(t, idle())
 	f := newFront(t, func() { t.Error("a request was sent") })
 	tt.scripted(func(c *admintest.Control, op admin.Operation) {
 		c.Finish(op.ID, admin.OpFailed, func(op *admin.Operation) { op.Reason = "it does not sleep" })
@@ -221,7 +229,7 @@ func TestABenchThatSentNothingShowsNoTable(t *testing.T) {
 }
 
 func TestBenchSwapDeploysAsDeployDoes(t *testing.T) {
-	tt := newTerminal(t, hello())
+	tt := newTerminal(t, idle())
 	f := newFront(t, nil)
 	tt.scripted(swaps(f, 6))
 	artifact := newArtifact(t)
@@ -244,7 +252,7 @@ func TestBenchSwapDeploysAsDeployDoes(t *testing.T) {
 }
 
 func TestBenchSwapWithoutAnArtifactRestarts(t *testing.T) {
-	tt := newTerminal(t, hello())
+	tt := newTerminal(t, idle())
 	f := newFront(t, nil)
 	tt.scripted(swaps(f, 6))
 	code, out, errs := tt.run("bench", "swap", "hello", f.url, "--rate", "200", "--lead", "50ms", "--tail", "50ms")
@@ -259,7 +267,7 @@ func TestBenchSwapWithoutAnArtifactRestarts(t *testing.T) {
 }
 
 func TestBenchSwapFailsIfAnOldGenerationAnswersAfterTheReport(t *testing.T) {
-	tt := newTerminal(t, hello())
+	tt := newTerminal(t, idle())
 	f := newFront(t, nil)
 	tt.scripted(swaps(f, 7))
 	code, out, errs := tt.run("bench", "swap", "hello", f.url, "--rate", "200", "--lead", "50ms", "--tail", "100ms", "--json")
@@ -271,7 +279,7 @@ func TestBenchSwapFailsIfAnOldGenerationAnswersAfterTheReport(t *testing.T) {
 }
 
 func TestABenchSwapWhoseDeployFailsTellsBothResults(t *testing.T) {
-	tt := newTerminal(t, hello())
+	tt := newTerminal(t, idle())
 	f := newFront(t, nil)
 	tt.scripted(func(c *admintest.Control, op admin.Operation) {
 		c.Finish(op.ID, admin.OpFailed, func(op *admin.Operation) {
@@ -286,7 +294,7 @@ func TestABenchSwapWhoseDeployFailsTellsBothResults(t *testing.T) {
 }
 
 func TestABenchSwapThatTakesTooLongSaysSo(t *testing.T) {
-	tt := newTerminal(t, hello())
+	tt := newTerminal(t, idle())
 	f := newFront(t, nil)
 	tt.scripted(func(*admintest.Control, admin.Operation) {})
 	code, out, errs := tt.run("bench", "swap", "hello", f.url, "--rate", "100", "--lead", "20ms", "--tail", "20ms", "--limit", "100ms")
@@ -296,7 +304,7 @@ func TestABenchSwapThatTakesTooLongSaysSo(t *testing.T) {
 }
 
 func TestBenchWakePutsTheAppToSleepEachRound(t *testing.T) {
-	tt := newTerminal(t, hello())
+	tt := newTerminal(t, idle())
 	set := func(s admin.AppState) {
 		a := hello()
 		a.State = s
@@ -321,7 +329,7 @@ func TestBenchWakePutsTheAppToSleepEachRound(t *testing.T) {
 }
 
 func TestABenchWakeOfAnAppThatDoesNotSleepTellsWhy(t *testing.T) {
-	tt := newTerminal(t, hello())
+	tt := newTerminal(t, idle())
 	tt.scripted(func(c *admintest.Control, op admin.Operation) {
 		c.Finish(op.ID, admin.OpAbandoned, func(op *admin.Operation) { op.Reason = "3 requests are inside" })
 	})
@@ -363,5 +371,27 @@ func TestTheTargetOfAnAppIsUshersFirstListener(t *testing.T) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
+	}
+}
+
+// The last request of a round's load is in flight for a moment after its answer, and an
+// app with one in flight does not sleep.
+func TestARoundWaitsForTheEndOfTheLoadBeforeTheAppSleeps(t *testing.T) {
+	busy := hello()
+	busy.InFlight = 1
+	tt := newTerminal(t, busy)
+	cl := client.New(tt.addr, client.Options{})
+	defer cl.Close()
+	o := &operator{client: cl}
+	over := time.AfterFunc(100*time.Millisecond, func() { tt.ctl.SetApp(idle()) })
+	defer over.Stop()
+	if err := o.settled(t.Context(), "hello"); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := cl.App(t.Context(), "hello"); err != nil || a.InFlight != 0 {
+		t.Errorf("%d in flight: %v", a.InFlight, err)
+	}
+	if err := o.settled(t.Context(), "nobody"); err == nil {
+		t.Error("an app that there is not is waited for")
 	}
 }

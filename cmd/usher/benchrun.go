@@ -233,6 +233,9 @@ func (o *operator) Retired(ctx context.Context, _ string) error {
 func (o *operator) Sleep(ctx context.Context, app string) error {
 	o.sleeps++
 	o.say("%s: round %d, falls asleep", app, o.sleeps)
+	if err := o.settled(ctx, app); err != nil {
+		return err
+	}
 	silent := *o.cli // the steps of every round would be too much
 	silent.stdout, silent.stderr = io.Discard, io.Discard
 	p := o.pending(&silent, "sleep", app)
@@ -240,6 +243,26 @@ func (o *operator) Sleep(ctx context.Context, app string) error {
 	return p.carry(ctx, func(ctx context.Context, ch admin.Change) (admin.Operation, error) {
 		return o.client.Sleep(ctx, ch)
 	})
+}
+
+// settled waits until no request of a load that is over is in flight: usher ends one
+// a moment after its client has the answer. If that takes longer there are others, of
+// which the change that follows tells.
+func (o *operator) settled(ctx context.Context, app string) error {
+	const patience = 5 * time.Second
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; {
+		status, err := o.client.App(ctx, app)
+		if err != nil || status.InFlight == 0 || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // wake returns when the app is awake.
