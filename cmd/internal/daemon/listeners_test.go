@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"net"
-	"net/netip"
 	"syscall"
 	"testing"
 
@@ -11,16 +10,14 @@ import (
 	"github.com/usher-edge/usher/cmd/internal/config"
 )
 
-// accepted is the congestion control of a connection to a listener on that address.
-func accepted(t *testing.T, address string) (name string) {
-	t.Helper()
-	ln, err := listen(t.Context(), config.Addr{Network: "tcp", Address: address}, config.Group{})
+// Connections inherit what the listener says: see rawio.Unpaced.
+func TestAListenerOnALoopbackAddressDoesNotPace(t *testing.T) {
+	ln, err := listen(t.Context(), config.Addr{Network: "tcp", Address: "127.0.0.1:0"}, config.Group{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	port := netip.MustParseAddrPort(ln.Addr().String()).Port()
-	client, err := net.Dial("tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port).String())
+	client, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,16 +31,13 @@ func accepted(t *testing.T, address string) (name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var name string
 	if cerr := raw.Control(func(fd uintptr) {
 		name, err = unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 	}); cerr != nil || err != nil {
 		t.Fatal(cerr, err)
 	}
-	return name
-}
-
-func TestAListenerOnALoopbackAddressDoesNotPace(t *testing.T) {
-	if name := accepted(t, "127.0.0.1:0"); name != "reno" {
+	if name != "reno" {
 		t.Errorf("a connection to a loopback address uses %s", name)
 	}
 }
