@@ -29,8 +29,10 @@ type Decision struct {
 //	Empty        –            refused, no release
 //	Asleep       hit          parks and wakes
 //	Waking       hit          parks
-//	Serving      hit          proxied; at MaxInFlight, of all or of its client, refused;
-//	                          parks behind those that had parked, while they are let go
+//	Serving      hit          proxied; parks behind those that had parked, while they are
+//	                          let go; at MaxInFlight it is refused, unless it had parked:
+//	                          then it waits on, and room is its before it is anybody's; at
+//	                          MaxInFlightPerClient refused
 //	Holding      hit          parks
 //	Paused       hit          parks
 //	Maintenance  –            refused with the page
@@ -69,6 +71,9 @@ func (e *Edge) Decide(r *Request) Decision {
 		if !r.granted && r.Minor > 0 && s.target.behind.Load() {
 			return Decision{Kind: Park}
 		}
+		if s.cfg.MaxInFlight > 0 && !r.waited() && s.target.owed.Load() {
+			return Decision{Kind: Reply, Cause: CauseAtCapacity}
+		}
 		switch s.target.gate.enter(uint64(s.cfg.MaxInFlight)) {
 		case entered:
 			if !r.visitAs(s.cfg.MaxInFlightPerClient) {
@@ -77,6 +82,9 @@ func (e *Edge) Decide(r *Request) Decision {
 			}
 			return r.hold(s.target)
 		case isFull:
+			if r.waited() {
+				return Decision{Kind: Park}
+			}
 			return Decision{Kind: Reply, Cause: CauseAtCapacity}
 		case isRetired:
 			if a.slot.Load() == s {
@@ -103,7 +111,7 @@ func (r *Request) moves() bool {
 	if a == nil || a == r.app {
 		return false
 	}
-	r.answered()
+	r.answered(false)
 	if r.account != nil {
 		r.account.forgo()
 		r.account = nil
@@ -153,6 +161,9 @@ func (r *Request) Begin(now time.Time) {
 	r.Scheme, r.Header, r.Upgrade, r.ID, r.Client = nil, nil, false, nil, nil
 	r.Room, r.Buffered, r.Length, r.Minor = nil, 0, 0, 0
 }
+
+// waited says that the request was parked and let go, and has no answer yet.
+func (r *Request) waited() bool { return r.granted && r.parking.ticket != 0 }
 
 // visitAs counts the request for its client, if those inside the app at once are
 // bound for each.

@@ -131,8 +131,9 @@ func (e *Edge) Finish(r *Request, res Result) (cut bool) {
 		r.account.end(r, res)
 	}
 	took := time.Since(r.start)
+	in := r.target != nil
 	r.giveBack(r.start.UnixNano() + int64(took))
-	r.answered()
+	r.answered(in)
 	c := r.counters
 	if c == nil {
 		c = &e.unknown
@@ -176,14 +177,14 @@ func (e *Edge) log(r *Request, res Result, took time.Duration) {
 }
 
 // answered tells those who wait for the answer of a request that was parked: the
-// lot that let it go, and the account.
-func (r *Request) answered() {
+// lot that let it go, and the account. in says whether it is the app that answers.
+func (r *Request) answered(in bool) {
 	if r.account != nil {
 		r.account.answered(r)
 	}
 	if r.granted {
 		r.granted = false
-		r.app.lot.answered()
+		r.app.lot.answered(in)
 	}
 }
 

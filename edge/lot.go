@@ -16,6 +16,11 @@ import (
 // Who comes in the first tick goes behind those who wait (Target.behind), but only
 // until that tick, and not if the lot is full or its own time would be over before:
 // the app serves, and the order of the queue is for the app's sake.
+//
+// Where AppConfig.MaxInFlight bounds what is inside the app, no more are let go than
+// there is room for. Once there is not enough (Target.owed) whoever leaves the app makes
+// room for the first that waits, and who comes is refused, as it is at any app that is
+// full. Who is let go and yet finds it full comes back to its place.
 const releaseTick = 100 * time.Millisecond
 
 // parking is a request's place in a lot. It lives inside the Request, so that
@@ -70,6 +75,7 @@ func (l *lot) enter(r *Request, s *slot, now time.Time) (parked bool, refused Ca
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	serves := s.serves()
 	switch {
 	case l.app.slot.Load() != s:
 		return false, CauseNone
@@ -77,23 +83,62 @@ func (l *lot) enter(r *Request, s *slot, now time.Time) (parked bool, refused Ca
 		return false, CauseDraining
 	case r.gone.Load():
 		return false, CauseClientGone
-	case s.serves() && !s.target.behind.Load(): // there is nobody any more to wait behind
+	case serves && !r.waited() && !s.target.behind.Load(): // there is nobody any more to wait behind
 		return false, CauseNone
 	}
-	if refused = l.admits(r, s, now); refused != CauseNone {
-		if s.serves() {
+	back := serves && r.waited()
+	by := now
+	if serves && !back {
+		by = l.tick
+	}
+	if refused = l.admits(r, s, now, by); refused != CauseNone {
+		if serves && !back {
 			r.granted, refused = true, CauseNone
 		}
 		return false, refused
 	}
 	p.bytes = r.Buffered
+	r.granted = false
 	l.insert(r)
+	if back {
+		l.owe(s.target, now)
+	}
 	l.arm(now)
 	return true, CauseNone
 }
 
-// admits says whether r may wait, and from when on: its first stay counts.
-func (l *lot) admits(r *Request, s *slot, now time.Time) Cause {
+// owe keeps the room that there will be in t for those who wait: one of them has come
+// back because it was full. Who left meanwhile may have seen nobody wait.
+func (l *lot) owe(t *Target, now time.Time) {
+	if l.paced != t {
+		l.pace(t)
+		l.tick = now.Add(releaseTick)
+	}
+	t.owed.Store(true)
+	l.admit(1)
+}
+
+// left is told that somebody has left t, which owes room.
+func (l *lot) left(t *Target) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.paced == t && t.owed.Load() {
+		l.next()
+	}
+}
+
+// next lets the first one go, for whom there is room. If nobody waits, it is anybody's.
+func (l *lot) next() {
+	if l.head == nil {
+		l.pace(nil)
+		return
+	}
+	l.letGo(l.head)
+}
+
+// admits says whether r may wait until by at least, and from when on: its first stay
+// counts.
+func (l *lot) admits(r *Request, s *slot, now, by time.Time) Cause {
 	p := &r.parking
 	if p.ticket == 0 {
 		p.client = r.clientOf()
@@ -104,10 +149,7 @@ func (l *lot) admits(r *Request, s *slot, now time.Time) Cause {
 		p.ticket = l.ticket
 		p.deadline = now.Add(s.cfg.ParkTimeout)
 	}
-	if s.serves() {
-		now = l.tick
-	}
-	if !p.deadline.After(now) {
+	if !p.deadline.After(by) {
 		return CauseParkTimeout
 	}
 	return CauseNone
@@ -190,7 +232,11 @@ func (l *lot) dismiss(r *Request, c Cause) {
 	p.in, p.prev, p.next = false, nil, nil
 	l.count(p.client, -1, -p.bytes)
 	p.verdict <- c
-	if l.head == nil {
+	switch {
+	case l.head != nil:
+	case l.paced != nil && l.paced.owed.Load(): // until the last one is in, or has gone
+		l.paced.behind.Store(false)
+	default:
 		l.pace(nil)
 	}
 }
@@ -219,6 +265,7 @@ func (l *lot) settle(now time.Time) (wake bool) {
 	}
 	if s.State == Serving && s.target != nil && l.n > 0 {
 		l.pace(s.target)
+		s.target.behind.Store(true)
 		l.last, l.afoot, l.second = l.ticket, releaseFirst, 0
 		l.round, l.tick = now.Add(releaseRound), now.Add(releaseTick)
 		l.admit(releaseFirst)
@@ -249,15 +296,21 @@ func (l *lot) dismissAll(c Cause, by *slot) {
 func (l *lot) pace(t *Target) {
 	if l.paced != nil {
 		l.paced.behind.Store(false)
-	}
-	if t != nil {
-		t.behind.Store(true)
+		l.paced.owed.Store(false)
 	}
 	l.paced = t
 }
 
-// admit lets the first k go.
+// admit lets the first k go, or as many as there is room for. If that is less, those
+// who leave from then on tell (Target.owed).
 func (l *lot) admit(k int) {
+	if k = min(k, l.n); k == 0 {
+		return
+	}
+	if limit := l.app.slot.Load().cfg.MaxInFlight; limit > 0 && l.paced.room(limit) < k {
+		l.paced.owed.Store(true)
+		k = min(k, l.paced.room(limit))
+	}
 	for ; k > 0 && l.head != nil; k-- {
 		l.letGo(l.head)
 	}
@@ -269,11 +322,18 @@ func (l *lot) letGo(r *Request) {
 	l.dismiss(r, CauseNone)
 }
 
-// answered lets more go: one of those that were let go has been answered.
-func (l *lot) answered() {
+// answered lets more go: one of those that were let go has been answered. in says that
+// it was, or is, inside the app.
+func (l *lot) answered(in bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.paced == nil {
+	switch {
+	case l.paced == nil:
+		return
+	case l.paced.owed.Load():
+		if !in { // who was tells by leaving
+			l.next()
+		}
 		return
 	}
 	if now := time.Now(); l.second == 0 && !now.Before(l.round) {
@@ -299,6 +359,8 @@ func (l *lot) expire() {
 	ticks := l.paced != nil && !l.tick.After(now)
 	if ticks {
 		l.paced.behind.Store(false)
+		l.tick = now.Add(releaseTick)
+		ticks = !l.paced.owed.Load()
 	}
 	l.due = time.Time{}
 	for r := l.head; r != nil; {
@@ -315,7 +377,6 @@ func (l *lot) expire() {
 		r = next
 	}
 	if ticks {
-		l.tick = now.Add(releaseTick)
 		l.afoot += releaseFirst
 		l.admit(releaseFirst)
 	}

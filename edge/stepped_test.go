@@ -22,6 +22,7 @@ import (
 //	twice     nothing is ended twice: a target called empty
 //	lost      a target that left the slot was retired
 //	parked    nobody waits on while the app serves, or for a sleeping app that nobody wakes
+//	full      no more are inside than may be, and who was parked is not refused for it
 //	stuck     whoever is not parked gets on
 
 // scene is what is on stage beside the two requests.
@@ -32,6 +33,7 @@ type scene struct {
 	again    bool // and to generation 3, whichever comes first
 	sleep    bool // of generation 1
 	asleep   bool // it sleeps before anybody comes
+	most     int  // inside at once; 0: as many as come
 	cfg      *AppConfig
 }
 
@@ -41,6 +43,7 @@ const (
 	aSleepAndASwitch
 	twoSwitches
 	aWake
+	aWakeOfOne
 )
 
 func scenes() []scene {
@@ -50,6 +53,7 @@ func scenes() []scene {
 		aSleepAndASwitch: {name: "a sleep and a switch", requests: 2, switch2: true, sleep: true},
 		twoSwitches:      {name: "two switches", requests: 1, switch2: true, again: true},
 		aWake:            {name: "a wake", requests: 3, switch2: true, asleep: true},
+		aWakeOfOne:       {name: "a wake of an app for one at a time", requests: 3, switch2: true, asleep: true, most: 1},
 	}
 }
 
@@ -90,6 +94,9 @@ func (r *run) turn(t *thread) {
 // look asks what must hold between any two steps.
 func (r *run) look() {
 	word := r.first.gate.word.v
+	if t := r.app.slot.s.target; t != nil && r.scene.most > 0 && t.gate.word.v&^retiredBit > uint64(r.scene.most) {
+		r.fail("full", "the gate is at %x", t.gate.word.v)
+	}
 	if (r.slept || r.app.slot.s.State == Asleep) && word != retiredBit {
 		r.fail("sleep", "the app sleeps with the gate at %x", word)
 	}
@@ -149,6 +156,13 @@ func (r *run) request(t *thread) {
 			}
 			r.park(t, q)
 			continue
+		}
+		if d.Cause == CauseAtCapacity && r.scene.most > 0 {
+			if q.parking.ticket != 0 {
+				r.fail("full", "%s was parked and is refused", t.name)
+			}
+			r.edge.Finish(q, Result{Ending: Refused, Cause: d.Cause, Status: 503})
+			return
 		}
 		if d.Kind != Proxy {
 			r.fail("stuck", "%s is answered %v", t.name, d.Cause)
@@ -245,7 +259,7 @@ func (r *run) state() string {
 	s := r.app.slot.s
 	fmt.Fprintf(&b, "%s%d %x %v %v %v %v %d %v", s.State, s.Generation, r.first.gate.word.v, r.app.mu.held, r.app.lot.mu.held, r.placed, r.slept, r.app.lot.n, isClosed(r.app.Drained(1)))
 	if s.target != nil {
-		fmt.Fprintf(&b, " %x %v", s.target.gate.word.v, s.target.behind.v)
+		fmt.Fprintf(&b, " %x %v %v %v", s.target.gate.word.v, s.target.behind.v, s.target.owed.v, r.app.lot.paced == s.target)
 	}
 	each := make([]string, len(r.threads))
 	for i, t := range r.threads {
@@ -282,7 +296,7 @@ func explore(s scene, f fault, only string) outcome {
 	var o outcome
 	e := New(Options{})
 	defer e.Close()
-	cfg, err := AppConfig{Name: "app", Hosts: []string{"*"}}.complete()
+	cfg, err := AppConfig{Name: "app", Hosts: []string{"*"}, MaxInFlight: s.most}.complete()
 	if err != nil {
 		panic(err)
 	}

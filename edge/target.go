@@ -18,6 +18,7 @@ type Target struct {
 	pool       *upstream.Pool
 	gate       gate
 	behind     doorSign // requests that were parked are let go to it: others go behind them
+	owed       doorSign // it is too full for them: the room that there will be is theirs
 }
 
 // Pool is where connections to the target come from. Once the target is
@@ -36,10 +37,16 @@ func (t *Target) is(p *Placement) bool {
 	return t != nil && t.generation == p.Generation && t.network == p.Network && t.address == p.Address
 }
 
+// room is how many more may be inside, of that many.
+func (t *Target) room(limit int) int { return limit - int(t.gate.inside()) }
+
 // release counts one request out.
 func (t *Target) release() {
 	if t.gate.leave() {
 		t.app.crowds.empty(t)
+	}
+	if t.owed.Load() {
+		t.app.lot.left(t)
 	}
 }
 
