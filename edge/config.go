@@ -43,7 +43,8 @@ type AppConfig struct {
 	// no bound.
 	MaxBody int64
 	// MaxInFlight bounds the requests inside the app at once. 0 means no bound;
-	// one more is refused with 503, but for one that was parked, which waits on.
+	// one more is refused with 503, but for one that was parked or is tried again,
+	// which waits.
 	MaxInFlight int
 	// MaxInFlightPerClient bounds those of one client; one more is refused with
 	// 429. 0 means no bound.

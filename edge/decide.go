@@ -30,9 +30,9 @@ type Decision struct {
 //	Asleep       hit          parks and wakes
 //	Waking       hit          parks
 //	Serving      hit          proxied; parks behind those that had parked, while they are
-//	                          let go; at MaxInFlight it is refused, unless it had parked:
-//	                          then it waits on, and room is its before it is anybody's; at
-//	                          MaxInFlightPerClient refused
+//	                          let go; at MaxInFlight it is refused, unless it had parked
+//	                          or is tried again: then it waits on, and room is its
+//	                          before it is anybody's; at MaxInFlightPerClient refused
 //	Holding      hit          parks
 //	Paused       hit          parks
 //	Maintenance  –            refused with the page
@@ -55,34 +55,38 @@ func (e *Edge) Decide(r *Request) Decision {
 			continue
 		}
 		if c := s.refusal(); c != CauseNone {
+			r.makeRoom()
 			return Decision{Kind: Reply, Cause: c}
 		}
 		if found := r.lookup(s); found.Result == CacheHit {
+			r.makeRoom()
 			return Decision{Kind: Hit, Found: found}
 		}
 		if limit := s.cfg.MaxBody; limit > 0 && r.Length > limit {
+			r.makeRoom()
 			return Decision{Kind: Reply, Cause: CauseBodyTooLarge}
 		}
 		if s.State != Serving || s.target == nil {
+			r.makeRoom()
 			return Decision{Kind: Park}
 		}
 		// HTTP/1.0 does not: while it is parked, the end of what its client sends
 		// counts as leaving.
-		if !r.granted && r.Minor > 0 && s.target.behind.Load() {
+		if !r.granted && r.retries == 0 && r.Minor > 0 && s.target.behind.Load() {
 			return Decision{Kind: Park}
 		}
-		if s.cfg.MaxInFlight > 0 && !r.waited() && s.target.owed.Load() {
+		if s.cfg.MaxInFlight > 0 && !r.waits() && s.target.owed.Load() {
 			return Decision{Kind: Reply, Cause: CauseAtCapacity}
 		}
-		switch s.target.gate.enter(uint64(s.cfg.MaxInFlight)) {
+		switch r.enter(s) {
 		case entered:
 			if !r.visitAs(s.cfg.MaxInFlightPerClient) {
-				s.target.release()
+				r.makeRoom()
 				return Decision{Kind: Reply, Cause: CauseClientAtCapacity}
 			}
 			return r.hold(s.target)
 		case isFull:
-			if r.waited() {
+			if r.waits() {
 				return Decision{Kind: Park}
 			}
 			return Decision{Kind: Reply, Cause: CauseAtCapacity}
@@ -111,7 +115,7 @@ func (r *Request) moves() bool {
 	if a == nil || a == r.app {
 		return false
 	}
-	r.answered(false)
+	r.answered()
 	if r.account != nil {
 		r.account.forgo()
 		r.account = nil
@@ -122,9 +126,30 @@ func (r *Request) moves() bool {
 	return true
 }
 
-// hold notes the target that the request has been counted into.
+// enter counts the request into the target of s, unless the lot that let it go has.
+func (r *Request) enter(s *slot) entry {
+	if r.target == s.target {
+		return entered
+	}
+	r.makeRoom()
+	came := s.target.gate.enter(uint64(s.cfg.MaxInFlight))
+	if came == entered {
+		r.target = s.target
+	}
+	return came
+}
+
+// makeRoom gives up the room inside an app that the request has and does not take: it is
+// refused, answered from the cache, parks once more or goes to another target.
+func (r *Request) makeRoom() {
+	if t := r.target; t != nil {
+		r.target = nil
+		t.release()
+	}
+}
+
+// hold notes that the request is under way to the target that it has been counted into.
 func (r *Request) hold(t *Target) Decision {
-	r.target = t
 	r.flight.Store(t.number)
 	if r.Upgrade {
 		return Decision{Kind: Detach, Target: t}
@@ -162,8 +187,9 @@ func (r *Request) Begin(now time.Time) {
 	r.Room, r.Buffered, r.Length, r.Minor = nil, 0, 0, 0
 }
 
-// waited says that the request was parked and let go, and has no answer yet.
-func (r *Request) waited() bool { return r.granted && r.parking.ticket != 0 }
+// waits says that the request is not refused for an app that is full: it was parked and
+// let go and has no answer yet, or was inside and is tried again.
+func (r *Request) waits() bool { return r.granted && r.parking.ticket != 0 || r.retries > 0 }
 
 // visitAs counts the request for its client, if those inside the app at once are
 // bound for each.

@@ -86,14 +86,7 @@ func (r *Request) Retry() bool {
 // land makes sure that the request can be cut no more. It reports false if it
 // was.
 func (r *Request) land() (uncut bool) {
-	if r.target == nil {
-		return true
-	}
-	uncut = r.flight.CompareAndSwap(r.target.number, 0)
-	if !uncut {
-		r.flight.Store(0)
-	}
-	return uncut
+	return r.target == nil || r.flight.Swap(0) != wasCut
 }
 
 // wasCut stands in Request.flight for a request that was.
@@ -131,9 +124,8 @@ func (e *Edge) Finish(r *Request, res Result) (cut bool) {
 		r.account.end(r, res)
 	}
 	took := time.Since(r.start)
-	in := r.target != nil
 	r.giveBack(r.start.UnixNano() + int64(took))
-	r.answered(in)
+	r.answered()
 	c := r.counters
 	if c == nil {
 		c = &e.unknown
@@ -177,14 +169,14 @@ func (e *Edge) log(r *Request, res Result, took time.Duration) {
 }
 
 // answered tells those who wait for the answer of a request that was parked: the
-// lot that let it go, and the account. in says whether it is the app that answers.
-func (r *Request) answered(in bool) {
+// lot that let it go, and the account.
+func (r *Request) answered() {
 	if r.account != nil {
 		r.account.answered(r)
 	}
 	if r.granted {
 		r.granted = false
-		r.app.lot.answered(in)
+		r.app.lot.answered()
 	}
 }
 

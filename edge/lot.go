@@ -17,10 +17,10 @@ import (
 // until that tick, and not if the lot is full or its own time would be over before:
 // the app serves, and the order of the queue is for the app's sake.
 //
-// Where AppConfig.MaxInFlight bounds what is inside the app, no more are let go than
-// there is room for. Once there is not enough (Target.owed) whoever leaves the app makes
-// room for the first that waits, and who comes is refused, as it is at any app that is
-// full. Who is let go and yet finds it full comes back to its place.
+// Where AppConfig.MaxInFlight bounds what is inside the app, who is let go is counted in
+// there and then. Once there is no room (Target.owed) whoever leaves the app makes it for
+// the first that waits, and who comes is refused, as it is at any app that is full. Who
+// was let go to another target, and finds this one full, comes back to its place.
 const releaseTick = 100 * time.Millisecond
 
 // parking is a request's place in a lot. It lives inside the Request, so that
@@ -83,57 +83,39 @@ func (l *lot) enter(r *Request, s *slot, now time.Time) (parked bool, refused Ca
 		return false, CauseDraining
 	case r.gone.Load():
 		return false, CauseClientGone
-	case serves && !r.waited() && !s.target.behind.Load(): // there is nobody any more to wait behind
+	case serves && !r.waits() && !s.target.behind.Load(): // there is nobody any more to wait behind
 		return false, CauseNone
 	}
-	back := serves && r.waited()
-	by := now
-	if serves && !back {
+	full, by := serves && r.waits(), now // it met a target that is full
+	if serves && !full {
 		by = l.tick
 	}
 	if refused = l.admits(r, s, now, by); refused != CauseNone {
-		if serves && !back {
-			r.granted, refused = true, CauseNone
+		if serves && !full { // it has not waited
+			r.granted, p.ticket, refused = true, 0, CauseNone
 		}
 		return false, refused
 	}
 	p.bytes = r.Buffered
 	r.granted = false
 	l.insert(r)
-	if back {
-		l.owe(s.target, now)
+	if full {
+		if l.paced != s.target {
+			l.begin(s.target, now)
+		}
+		l.admit(l.n)
 	}
 	l.arm(now)
 	return true, CauseNone
-}
-
-// owe keeps the room that there will be in t for those who wait: one of them has come
-// back because it was full. Who left meanwhile may have seen nobody wait.
-func (l *lot) owe(t *Target, now time.Time) {
-	if l.paced != t {
-		l.pace(t)
-		l.tick = now.Add(releaseTick)
-	}
-	t.owed.Store(true)
-	l.admit(1)
 }
 
 // left is told that somebody has left t, which owes room.
 func (l *lot) left(t *Target) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.paced == t && t.owed.Load() {
-		l.next()
+	if l.paced == t {
+		l.admit(1)
 	}
-}
-
-// next lets the first one go, for whom there is room. If nobody waits, it is anybody's.
-func (l *lot) next() {
-	if l.head == nil {
-		l.pace(nil)
-		return
-	}
-	l.letGo(l.head)
 }
 
 // admits says whether r may wait until by at least, and from when on: its first stay
@@ -232,11 +214,7 @@ func (l *lot) dismiss(r *Request, c Cause) {
 	p.in, p.prev, p.next = false, nil, nil
 	l.count(p.client, -1, -p.bytes)
 	p.verdict <- c
-	switch {
-	case l.head != nil:
-	case l.paced != nil && l.paced.owed.Load(): // until the last one is in, or has gone
-		l.paced.behind.Store(false)
-	default:
+	if l.head == nil {
 		l.pace(nil)
 	}
 }
@@ -264,10 +242,8 @@ func (l *lot) settle(now time.Time) (wake bool) {
 		l.dismissAll(c, s)
 	}
 	if s.State == Serving && s.target != nil && l.n > 0 {
-		l.pace(s.target)
+		l.begin(s.target, now)
 		s.target.behind.Store(true)
-		l.last, l.afoot, l.second = l.ticket, releaseFirst, 0
-		l.round, l.tick = now.Add(releaseRound), now.Add(releaseTick)
 		l.admit(releaseFirst)
 	}
 	l.arm(now)
@@ -301,39 +277,53 @@ func (l *lot) pace(t *Target) {
 	l.paced = t
 }
 
-// admit lets the first k go, or as many as there is room for. If that is less, those
-// who leave from then on tell (Target.owed).
+// begin begins to let the queue go to t.
+func (l *lot) begin(t *Target, now time.Time) {
+	l.pace(t)
+	l.last, l.afoot, l.second = l.ticket, releaseFirst, 0
+	l.round, l.tick = now.Add(releaseRound), now.Add(releaseTick)
+}
+
+// admit lets the first k go. If there is no room for that many, whoever leaves from then
+// on tells (Target.owed); who has left before did not, so all the room there is then is
+// given away.
 func (l *lot) admit(k int) {
-	if k = min(k, l.n); k == 0 {
-		return
-	}
-	if limit := l.app.slot.Load().cfg.MaxInFlight; limit > 0 && l.paced.room(limit) < k {
+	for ; l.head != nil && (k > 0 || l.paced.owed.Load()); k-- {
+		if l.letGo(l.head) {
+			continue
+		}
+		if l.paced.owed.Load() {
+			return
+		}
 		l.paced.owed.Store(true)
-		k = min(k, l.paced.room(limit))
-	}
-	for ; k > 0 && l.head != nil; k-- {
-		l.letGo(l.head)
 	}
 }
 
-// letGo has r decide again, and no more go behind others.
-func (l *lot) letGo(r *Request) {
+// roomForAll says whether all who wait may be inside at once.
+func (l *lot) roomForAll() bool {
+	limit := l.app.slot.Load().cfg.MaxInFlight
+	return limit == 0 || l.n <= limit-int(l.paced.gate.inside())
+}
+
+// letGo has r decide again, and no more go behind others. If what is inside the app is
+// bounded, r is counted in for that; if there is no room, it stays.
+func (l *lot) letGo(r *Request) bool {
+	if limit := l.app.slot.Load().cfg.MaxInFlight; limit > 0 {
+		if l.paced.gate.enter(uint64(limit)) != entered {
+			return false
+		}
+		r.target = l.paced
+	}
 	r.granted = true
 	l.dismiss(r, CauseNone)
+	return true
 }
 
-// answered lets more go: one of those that were let go has been answered. in says that
-// it was, or is, inside the app.
-func (l *lot) answered(in bool) {
+// answered lets more go: one of those that were let go has been answered.
+func (l *lot) answered() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.paced == nil:
-		return
-	case l.paced.owed.Load():
-		if !in { // who was tells by leaving
-			l.next()
-		}
+	if l.paced == nil {
 		return
 	}
 	if now := time.Now(); l.second == 0 && !now.Before(l.round) {
@@ -359,17 +349,15 @@ func (l *lot) expire() {
 	ticks := l.paced != nil && !l.tick.After(now)
 	if ticks {
 		l.paced.behind.Store(false)
-		l.tick = now.Add(releaseTick)
-		ticks = !l.paced.owed.Load()
 	}
+	ordered := ticks && !l.roomForAll() // then it is of those who have waited longest
 	l.due = time.Time{}
 	for r := l.head; r != nil; {
 		p, next := &r.parking, r.parking.next
 		switch {
 		case !p.deadline.After(now):
 			l.dismiss(r, CauseParkTimeout)
-		case ticks && p.ticket > l.last: // it came meanwhile
-			l.letGo(r)
+		case ticks && !ordered && p.ticket > l.last && l.letGo(r): // it came meanwhile
 			l.afoot++
 		case l.due.IsZero() || p.deadline.Before(l.due):
 			l.due = p.deadline
@@ -377,6 +365,7 @@ func (l *lot) expire() {
 		r = next
 	}
 	if ticks {
+		l.tick = now.Add(releaseTick)
 		l.afoot += releaseFirst
 		l.admit(releaseFirst)
 	}

@@ -2,6 +2,8 @@ package edge
 
 import (
 	"context"
+	"math/rand/v2"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,39 +98,286 @@ func TestWhoWasParkedAndFindsTheAppFullWaitsForRoomInItsOrder(t *testing.T) {
 	})
 }
 
+// full fails unless a newcomer finds the app full.
+func full(t *testing.T, e *Edge, when string) {
+	t.Helper()
+	r := open(e)
+	if d := e.Decide(r); d.Kind != Reply || d.Cause != CauseAtCapacity {
+		t.Fatalf("%s: %+v", when, d)
+	}
+	end(e, r, Refused)
+}
+
+// enter has a newcomer go in, one that goes behind nobody.
+func enter(t *testing.T, e *Edge) *Request {
+	t.Helper()
+	r := open(e)
+	r.Minor = 0
+	if d := e.Decide(r); d.Kind != Proxy {
+		t.Fatalf("%+v", d)
+	}
+	return r
+}
+
 // Who is inside without ever having been parked makes room too, and it is not the
-// next newcomer's.
+// next newcomer's, however long whoever it is for takes to get there.
 func TestRoomThatANewcomerLeavesIsOfWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, a := one(t, Options{}, AppConfig{MaxInFlight: 1})
-		a.Place(Placement{State: Waking})
+		a.Place(serving(1))
+		early := enter(t, e)
+		paused := serving(1)
+		paused.State = Paused
+		a.Place(paused)
 		g := parkOne(t, e, 0)
 		a.Place(serving(1))
+		time.Sleep(3 * releaseTick)
+		full(t, e, "the app is full")
+		end(e, early, Served)
 		synctest.Wait()
 		if c, ok := g.answered(); !ok || c != CauseNone {
 			t.Fatalf("%s, %v", c, ok)
 		}
-		full := func(who string) {
-			t.Helper()
-			if d := e.Decide(open(e)); d.Kind != Reply || d.Cause != CauseAtCapacity {
-				t.Fatalf("%s: %+v", who, d)
-			}
+		full(t, e, "the room is of who waited")
+		if a.TrySleep(1, Placement{State: Asleep}) {
+			t.Fatal("it sleeps with somebody on the way in")
 		}
-		early := open(e)
-		if d := e.Decide(early); d.Kind != Proxy {
-			t.Fatalf("%+v", d)
-		}
-		park(t, e, g.r) // it decides too late
-		full("the app is full")
-		end(e, early, Served)
-		full("the room is of who waited")
 		if d := e.Decide(g.r); d.Kind != Proxy {
 			t.Fatalf("who waited finds no room: %+v", d)
 		}
-		full("the app is full again")
+		full(t, e, "the app is full again")
 		end(e, g.r, Served)
-		if d := e.Decide(open(e)); d.Kind != Proxy {
-			t.Fatalf("nobody is inside, nobody waits: %+v", d)
+		end(e, enter(t, e), Served)
+	})
+}
+
+// Between the step in which somebody leaves and that in which the next one is counted in
+// there is room to be seen.
+func TestANewcomerDoesNotSlipInBetween(t *testing.T) {
+	e, a := one(t, Options{}, AppConfig{MaxInFlight: 1})
+	a.Place(serving(1))
+	early := enter(t, e)
+	paused := serving(1)
+	paused.State = Paused
+	a.Place(paused)
+	g := open(e)
+	if d := e.Decide(g); d.Kind != Park {
+		t.Fatalf("%+v", d)
+	}
+	parked := make(chan Cause)
+	go func() { parked <- g.Park(context.Background()) }()
+	for a.Stats().Parked == 0 {
+		runtime.Gosched()
+	}
+	a.Place(serving(1))
+	target := a.slot.Load().target
+	target.behind.Store(false) // a tick later
+	a.lot.mu.Lock()
+	gone := make(chan bool)
+	go func() { gone <- end(e, early, Served) }()
+	for target.gate.inside() > 0 {
+		runtime.Gosched()
+	}
+	full(t, e, "the room is of who waits")
+	a.lot.mu.Unlock()
+	<-gone
+	if c := <-parked; c != CauseNone {
+		t.Fatal(c)
+	}
+	if d := e.Decide(g); d.Kind != Proxy {
+		t.Fatalf("%+v", d)
+	}
+	end(e, g, Served)
+}
+
+// Eight are let go to generation 1, and find generation 2 full, which serves by then.
+// Until they are back in the lot nobody that leaves knows that room is owed: all of it
+// is, nevertheless.
+func TestWhoComesBackFindsAllTheRoomThereIsByThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{MaxInFlight: 20, ParkTimeout: 10 * time.Second})
+		a.Place(Placement{State: Waking})
+		var all []*guest
+		for range 40 {
+			all = append(all, parkOne(t, e, 0))
+		}
+		a.Place(serving(1))
+		synctest.Wait()
+		a.Place(serving(2))
+		synctest.Wait()
+		var early []*Request
+		for a.slot.Load().target.gate.inside() < 20 {
+			early = append(early, enter(t, e))
+		}
+		for _, g := range all[:8] {
+			<-g.verdict
+			if d := e.Decide(g.r); d.Kind != Park {
+				t.Fatalf("%+v", d)
+			}
+		}
+		for _, r := range early {
+			end(e, r, Served)
+		}
+		for _, g := range all[:8] {
+			go func() { g.verdict <- g.r.Park(context.Background()) }()
+			synctest.Wait()
+		}
+		in := free(t, e, all)
+		time.Sleep(10 * releaseTick)
+		in = append(in, free(t, e, all)...)
+		if s := a.Stats(); len(in) != 20 || s.Parked != 20 {
+			t.Fatalf("%d of 20 are inside, %+v", len(in), s)
+		}
+		for _, g := range in { // for hours
+			g.r.Streaming(func() {})
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if s := a.Stats(); s.Parked != 0 {
+			t.Fatalf("%+v", s)
+		}
+		end(e, in[0].r, Served)
+		end(e, enter(t, e), Served)
+		end(e, enter(t, e), Served)
+	})
+}
+
+func TestWhoCameMeanwhileDoesNotTakeTheRoomAtATick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{MaxInFlight: 10})
+		a.Place(Placement{State: Waking})
+		first := visits(e, 30)
+		a.Place(serving(1))
+		if n := len(inside(t, &first)); n != 8 {
+			t.Fatalf("%d are inside", n)
+		}
+		late := visits(e, 20)
+		time.Sleep(releaseTick)
+		if n, m := len(inside(t, &first)), len(inside(t, &late)); n != 2 || m != 0 {
+			t.Fatalf("of room for two %d of the parked took some, and %d of those who came later", n, m)
+		}
+	})
+}
+
+// A newcomer for whom there is no place behind those who wait is refused. It was not
+// inside, and leaves no room.
+func TestWhoIsRefusedLeavesNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{MaxInFlight: 1, ParkLimit: 3})
+		a.Place(Placement{State: Waking})
+		waiting := visits(e, 3)
+		a.Place(serving(1))
+		if n := len(inside(t, &waiting)); n != 1 {
+			t.Fatalf("%d are inside", n)
+		}
+		waiting = append(waiting, visits(e, 1)...)
+		late := visit(e, open(e))
+		if d := <-late.done; d.Cause != CauseAtCapacity {
+			t.Fatalf("%+v", d)
+		}
+		if late.r.parking.ticket != 0 {
+			t.Fatal("it counts as one that was parked")
+		}
+		before := a.lot.head
+		end(e, late.r, Refused)
+		if a.lot.head != before || a.lot.n != 3 {
+			t.Fatal("the first that waits was let go, with no room for it")
+		}
+		a.Place(Placement{State: Down})
+		synctest.Wait()
+	})
+}
+
+// Of two that are let go one is refused, as its client has another inside: that is room
+// for one.
+func TestRoomThatAClientMayNotHaveIsTheNextOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{MaxInFlight: 2, MaxInFlightPerClient: 1})
+		a.Place(Placement{State: Waking})
+		var all []*guest
+		for _, ip := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"} {
+			r := open(e)
+			r.Client = []byte(ip)
+			all = append(all, park(t, e, r))
+		}
+		a.Place(serving(1))
+		synctest.Wait()
+		<-all[0].verdict
+		<-all[1].verdict
+		if d := e.Decide(all[0].r); d.Kind != Proxy {
+			t.Fatalf("%+v", d)
+		}
+		if d := e.Decide(all[1].r); d.Cause != CauseClientAtCapacity {
+			t.Fatalf("%+v", d)
+		}
+		end(e, all[1].r, Refused)
+		if in := free(t, e, all); len(in) != 1 || in[0] != all[2] || a.Stats().Parked != 2 {
+			t.Fatalf("%d took the room for one, %+v", len(in), a.Stats())
+		}
+		a.Place(Placement{State: Down})
+		synctest.Wait()
+	})
+}
+
+// Who was let go and is answered from the cache may take long to read that.
+func TestWhoIsAnsweredFromTheCacheKeepsNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{Cache: hits{}}, AppConfig{MaxInFlight: 1, CacheEnabled: true})
+		a.Place(Placement{State: Waking})
+		var all []*guest
+		for range 3 {
+			all = append(all, parkOne(t, e, 0))
+		}
+		p := serving(1)
+		p.CacheGen = 1
+		a.Place(p)
+		synctest.Wait()
+		<-all[0].verdict
+		all[0].r.Target = []byte("/cached")
+		if d := e.Decide(all[0].r); d.Kind != Hit {
+			t.Fatalf("%+v", d)
+		}
+		if in := free(t, e, all); len(in) != 1 || in[0] != all[1] {
+			t.Fatalf("%d are let go while another is answered from the cache", len(in))
+		}
+		end(e, all[0].r, Cached)
+		if s := a.Stats(); s.Parked != 1 || s.InFlight != 1 {
+			t.Fatalf("%+v", s)
+		}
+		a.Place(Placement{State: Down})
+		synctest.Wait()
+	})
+}
+
+// A try that failed before anything was delivered leaves room, and others wait for it.
+// The next try waits too; it was inside, and is not refused.
+func TestAnotherTryAtAnAppThatIsFullWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{MaxInFlight: 2})
+		a.Place(serving(1))
+		r := enter(t, e)
+		r.Minor = 1
+		paused := serving(1)
+		paused.State = Paused
+		a.Place(paused)
+		waiting := visits(e, 5)
+		a.Place(serving(1))
+		time.Sleep(2 * releaseTick)
+		in := inside(t, &waiting)
+		if !r.Retry() {
+			t.Fatal("it was cut")
+		}
+		in = append(in, inside(t, &waiting)...)
+		if len(in) != 2 {
+			t.Fatalf("%d are inside", len(in))
+		}
+		waiting = append(waiting, visit(e, r))
+		for len(in) > 0 {
+			end(e, in[0].r, Served)
+			in = append(in[1:], inside(t, &waiting)...)
+		}
+		if s := a.Stats(); s.Served != 6 || s.Refused != 0 || s.Parked != 0 || s.InFlight != 0 {
+			t.Fatalf("%+v", s)
 		}
 	})
 }
@@ -155,7 +404,7 @@ func TestRoomThatIsNotTakenIsTheNextOnes(t *testing.T) {
 			end(e, g.r, Gone) // as of a client that has left by now
 			synctest.Wait()
 		}
-		if s := a.Stats(); s.Parked != 0 || s.InFlight != 0 {
+		if s := a.Stats(); s.Parked != 0 || s.InFlight != 0 || s.Gone != 6 || s.DrainCut != 0 {
 			t.Fatalf("%+v", s)
 		}
 		if d := e.Decide(open(e)); d.Kind != Proxy {
@@ -213,4 +462,160 @@ func TestAnAppThatMayHaveMoreInsideTakesInWhoWaits(t *testing.T) {
 			t.Fatalf("%d more are inside, want all 4", len(in))
 		}
 	})
+}
+
+// life is a random one of an app that may have few inside.
+type life struct {
+	t     *testing.T
+	rnd   *rand.Rand
+	e     *Edge
+	a     *App
+	limit int
+	gen   uint64
+	out   []*visitor // that have no decision yet
+	in    []*visitor
+	done  uint64
+}
+
+func (l *life) step() {
+	switch n := l.rnd.IntN(20); {
+	case n < 8:
+		for range l.rnd.IntN(12) {
+			r := open(l.e)
+			r.Client = []byte{'1', '0', '.', '0', '.', '0', '.', '0' + byte(l.rnd.IntN(3))}
+			r.Minor = uint8(min(l.rnd.IntN(5), 1))
+			if l.rnd.IntN(10) == 0 {
+				r.Target = []byte("/cached")
+			}
+			l.out = append(l.out, visit(l.e, r))
+		}
+	case n < 14:
+		for range l.rnd.IntN(4) {
+			l.endOne()
+		}
+	case n == 14:
+		if len(l.out) > 0 {
+			l.out[l.rnd.IntN(len(l.out))].r.Abandon()
+		}
+	case n == 15 && len(l.in) > 0:
+		v := l.in[0]
+		if l.in = l.in[1:]; v.r.Retry() {
+			l.out = append(l.out, visit(l.e, v.r))
+		}
+	case n == 16:
+		l.limit = l.rnd.IntN(10)
+		cfg := AppConfig{Name: "app", Hosts: []string{"*"}, MaxInFlight: l.limit, MaxInFlightPerClient: l.rnd.IntN(4), ParkLimit: 30, CacheEnabled: true}
+		if err := l.e.SetApps([]AppConfig{cfg}); err != nil {
+			l.t.Fatal(err)
+		}
+	case n == 17:
+		p := serving(l.gen)
+		p.State, p.CacheGen = []State{Waking, Holding, Paused, Asleep}[l.rnd.IntN(4)], 1
+		if l.rnd.IntN(2) == 0 {
+			p.Address = ""
+		}
+		l.a.Place(p)
+	default:
+		l.gen += uint64(l.rnd.IntN(2))
+		p := serving(l.gen)
+		p.CacheGen = 1
+		l.a.Place(p)
+	}
+	if l.rnd.IntN(3) == 0 {
+		time.Sleep(time.Duration(l.rnd.IntN(300)) * time.Millisecond)
+	}
+	l.sort()
+}
+
+func (l *life) endOne() {
+	if len(l.in) == 0 {
+		return
+	}
+	i := l.rnd.IntN(len(l.in))
+	end(l.e, l.in[i].r, Served)
+	l.in = append(l.in[:i], l.in[i+1:]...)
+	l.done++
+}
+
+// sort ends those that were turned away, and sees who is inside.
+func (l *life) sort() {
+	synctest.Wait()
+	var out []*visitor
+	for _, v := range l.out {
+		select {
+		case d := <-v.done:
+			switch {
+			case d.Kind == Proxy:
+				l.in = append(l.in, v)
+			case d.Kind == Reply && d.Cause == CauseAtCapacity && v.r.parked > 0:
+				l.t.Errorf("it was parked for %v, and is refused as the app is full", v.r.parked)
+			default:
+				end(l.e, v.r, Refused)
+				l.done++
+			}
+		default:
+			out = append(out, v)
+		}
+	}
+	l.out = out
+	synctest.Wait() // an ending may have let others go
+	for _, v := range l.out {
+		if len(v.done) > 0 {
+			l.sort()
+			return
+		}
+	}
+}
+
+// look asks what must hold when nobody can take a step.
+func (l *life) look(step int) {
+	s, waiting := l.a.slot.Load(), l.a.Stats().Parked
+	if s.State != Serving {
+		return
+	}
+	inside, owed := int(s.target.gate.inside()), s.target.owed.Load()
+	if owed && (waiting == 0 || inside < l.limit) {
+		l.t.Fatalf("step %d: room is owed, %d wait, %d of %d are inside", step, waiting, inside, l.limit)
+	}
+	if waiting == 0 && s.target.behind.Load() {
+		l.t.Fatalf("step %d: nobody waits, and newcomers go behind", step)
+	}
+	mine := 0
+	for _, v := range l.in {
+		if v.r.target == s.target {
+			mine++
+		}
+	}
+	if mine != inside {
+		l.t.Fatalf("step %d: %d are inside, %d are counted in", step, mine, inside)
+	}
+}
+
+func TestWhateverHappensRoomIsUsedAndNobodyIsForgotten(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			e, a := one(t, Options{Waker: &waker{}, Cache: hits{}}, AppConfig{MaxInFlight: 4, ParkLimit: 30, CacheEnabled: true})
+			l := &life{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), e: e, a: a, limit: 4, gen: 1}
+			a.Place(Placement{State: Waking})
+			for step := range 150 {
+				l.step()
+				l.look(step)
+			}
+			a.Place(serving(l.gen))
+			for range 200 {
+				l.endOne()
+				l.sort()
+				l.look(-1)
+			}
+			time.Sleep(40 * releaseTick)
+			l.sort()
+			for len(l.in) > 0 {
+				l.endOne()
+				l.sort()
+			}
+			if s := a.Stats(); len(l.out) != 0 || s.Parked != 0 || s.InFlight != 0 || s.Accepted != l.done || s.Open() != 0 || s.DrainCut != 0 {
+				t.Fatalf("seed %d: %d wait, %d are done, %+v", seed, len(l.out), l.done, s)
+			}
+		})
+	}
 }

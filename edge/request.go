@@ -222,7 +222,7 @@ func (r *Request) Streaming(end func()) {
 	if ac := r.app.account.Load(); ac != nil && s.upgraded {
 		ac.upgrade(s)
 	}
-	r.answered(true)
+	r.answered()
 }
 
 // Upgraded counts an upgrade. Streaming follows.

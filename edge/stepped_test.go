@@ -22,7 +22,7 @@ import (
 //	twice     nothing is ended twice: a target called empty
 //	lost      a target that left the slot was retired
 //	parked    nobody waits on while the app serves, or for a sleeping app that nobody wakes
-//	full      no more are inside than may be, and who was parked is not refused for it
+//	full      no more are inside than may be, who was parked is not refused for it, and room that nobody waits for is kept for nobody
 //	stuck     whoever is not parked gets on
 
 // scene is what is on stage beside the two requests.
@@ -44,16 +44,18 @@ const (
 	twoSwitches
 	aWake
 	aWakeOfOne
+	aWakeOfOneAndASwitch
 )
 
 func scenes() []scene {
 	return []scene{
-		aSwitch:          {name: "a switch", requests: 2, switch2: true},
-		aSleep:           {name: "a sleep", requests: 2, sleep: true},
-		aSleepAndASwitch: {name: "a sleep and a switch", requests: 2, switch2: true, sleep: true},
-		twoSwitches:      {name: "two switches", requests: 1, switch2: true, again: true},
-		aWake:            {name: "a wake", requests: 3, switch2: true, asleep: true},
-		aWakeOfOne:       {name: "a wake of an app for one at a time", requests: 3, switch2: true, asleep: true, most: 1},
+		aSwitch:              {name: "a switch", requests: 2, switch2: true},
+		aSleep:               {name: "a sleep", requests: 2, sleep: true},
+		aSleepAndASwitch:     {name: "a sleep and a switch", requests: 2, switch2: true, sleep: true},
+		twoSwitches:          {name: "two switches", requests: 1, switch2: true, again: true},
+		aWake:                {name: "a wake", requests: 3, switch2: true, asleep: true},
+		aWakeOfOne:           {name: "a wake of an app for one at a time", requests: 3, switch2: true, asleep: true, most: 1},
+		aWakeOfOneAndASwitch: {name: "a wake of an app for one at a time and a switch", requests: 2, switch2: true, again: true, asleep: true, most: 1},
 	}
 }
 
@@ -124,6 +126,9 @@ func (r *run) end() {
 	case waiting > 0 && r.woken == 0:
 		r.fail("parked", "%d requests wait and nobody wakes the app", waiting)
 	}
+	if t := r.app.slot.s.target; t != nil && waiting == 0 && (t.owed.v || t.behind.v || t.gate.word.v&^retiredBit != 0) {
+		r.fail("full", "nobody waits or is inside, and newcomers find: owed %v, behind %v, gate %x", t.owed.v, t.behind.v, t.gate.word.v)
+	}
 	if r.first.gate.word.v&retiredBit != 0 && !isClosed(r.app.Drained(1)) {
 		r.fail("zero", "the target is retired and empty, and nobody was told")
 	}
@@ -148,7 +153,11 @@ func (r *run) request(t *thread) {
 	late := r.placed
 	t.sawWhether(late)
 	for {
-		t.forgets("late %v, granted %v, ticket %d", late, q.granted, q.parking.ticket)
+		kept := uint64(0)
+		if q.target != nil {
+			kept = q.target.generation
+		}
+		t.forgets("late %v, granted %v, ticket %d, counted into %d", late, q.granted, q.parking.ticket, kept)
 		d := r.edge.Decide(q)
 		if d.Kind == Park {
 			if r.scene.switch2 && !r.scene.sleep && !r.scene.asleep {
@@ -368,6 +377,8 @@ func TestSteppedFaultsAreCaught(t *testing.T) {
 		{"leaving does not see the bit", faultBlindLeave, aSwitch, "zero"},
 		{"a lock is kept", faultKeptLock, aSleep, "stuck"},
 		{"parking trusts an old slot", faultStaleLook, aSleepAndASwitch, "parked"},
+		{"counting in does not see who is inside", faultBlindLimit, aWakeOfOne, "full"},
+		{"who leaves does not see that others wait", faultBlindSign, aWakeOfOne, "parked"},
 		{"placements are in no order", faultUnlockedPlaces, aSleepAndASwitch, "lost"},
 	} {
 		o := explore(scenes()[c.scene], c.fault, c.want)

@@ -29,6 +29,8 @@ const (
 	faultTornLeave            // leaving counts down first, and looks at what is left then
 	faultStaleLook            // parking trusts the slot that was loaded before
 	faultUnlockedPlaces       // placements are in no order
+	faultBlindLimit           // counting in sees nobody inside
+	faultBlindSign            // nobody sees that others wait
 	faultKeptLock             // whoever lets the lot go keeps its lock
 )
 
@@ -119,8 +121,11 @@ func (w *gateWord) Load() uint64 {
 	}
 	t.step("loads the gate")
 	v := w.v
-	if t.run.fault == faultBlindCount {
+	switch t.run.fault {
+	case faultBlindCount:
 		v &^= retiredBit
+	case faultBlindLimit:
+		v &= retiredBit
 	}
 	t.saw(v)
 	return v
@@ -141,6 +146,9 @@ func (w *gateWord) CompareAndSwap(old, to uint64) bool {
 	t.step("counts in")
 	ok := w.v == old
 	if t.run.fault == faultBlindCount && w.v&^retiredBit == old {
+		ok, to = true, w.v+1
+	}
+	if t.run.fault == faultBlindLimit && w.v&retiredBit == old {
 		ok, to = true, w.v+1
 	}
 	if ok {
@@ -264,7 +272,9 @@ type doorSign struct{ v bool }
 func (s *doorSign) Load() bool {
 	if t := on(); t != nil {
 		t.step("looks who waits")
-		t.sawWhether(s.v)
+		v := s.v && t.run.fault != faultBlindSign
+		t.sawWhether(v)
+		return v
 	}
 	return s.v
 }

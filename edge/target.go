@@ -37,9 +37,6 @@ func (t *Target) is(p *Placement) bool {
 	return t != nil && t.generation == p.Generation && t.network == p.Network && t.address == p.Address
 }
 
-// room is how many more may be inside, of that many.
-func (t *Target) room(limit int) int { return limit - int(t.gate.inside()) }
-
 // release counts one request out.
 func (t *Target) release() {
 	if t.gate.leave() {
