@@ -47,6 +47,15 @@ func TestEachPeerGetsWhatIsBestForIt(t *testing.T) {
 	}
 }
 
+func TestHAProxySplicesWhereNothingIsPaced(t *testing.T) {
+	s := testSite()
+	for _, s.paced = range []bool{false, true} {
+		if text := planHAProxy(s).whole(); strings.Contains(text, "splice-response") == s.paced {
+			t.Errorf("paced: %v\n%s", s.paced, text)
+		}
+	}
+}
+
 func TestWithoutAnAccessLogNobodyWritesOne(t *testing.T) {
 	s := testSite()
 	s.accessLog = ""

@@ -39,6 +39,7 @@ type site struct {
 	hosts     int    // that usher routes among
 	accessLog string // path; empty: none is written
 	root      bool   // we are root
+	paced     bool   // this machine's TCP sets a timer between the pieces of what is large
 }
 
 // setup is how a peer is run.

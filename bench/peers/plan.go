@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -101,7 +102,7 @@ func (p Plan) warm() time.Duration { return max(p.Duration/5, 100*time.Milliseco
 func (p Plan) site(dir string, o *origin) (site, error) {
 	s := site{
 		dir: dir, socket: o.socket, tcp: o.tcp,
-		cores: runtime.GOMAXPROCS(0), most: p.most(), hosts: p.hosts, root: os.Geteuid() == 0,
+		cores: runtime.GOMAXPROCS(0), most: p.most(), hosts: p.hosts, root: os.Geteuid() == 0, paced: paced(),
 	}
 	if !p.NoAccessLog {
 		s.accessLog = dir + "/access.log"
@@ -111,6 +112,13 @@ func (p Plan) site(dir string, o *origin) (site, error) {
 		s.spare, err = freePort()
 	}
 	return s, err
+}
+
+// paced says whether BBR is this machine's congestion control. If that is not to be
+// had, none is known to be.
+func paced() bool {
+	name, _ := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
+	return bytes.HasPrefix(name, []byte("bbr"))
 }
 
 // Configurations says how each peer would be run, without running any.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/usher-edge/usher/edge"
 	"github.com/usher-edge/usher/edge/clients"
+	"github.com/usher-edge/usher/edge/rawio"
 )
 
 // Listener is what one listener does otherwise than the rest. A zero field means
@@ -33,6 +34,7 @@ type Listener struct {
 type door struct {
 	Listener
 	ln    net.Listener
+	moves bool // large answers can go to its connections without being copied
 	slots slots
 
 	full, out, hog saying // about this door
@@ -58,7 +60,7 @@ func (s *Server) newDoor(ln net.Listener, l Listener) *door {
 	if l.MaxPerClient == 0 {
 		l.MaxPerClient = o.MaxPerClient
 	}
-	return &door{Listener: l, ln: ln, slots: newSlots(l.MaxConnections)}
+	return &door{Listener: l, ln: ln, moves: rawio.Moves(ln), slots: newSlots(l.MaxConnections)}
 }
 
 // Serve is ServeListener without anything special about ln.

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/rawio"
 	"github.com/usher-edge/usher/edge/upstream"
 )
 
@@ -93,12 +94,12 @@ func (m *memory) text(size int) []byte {
 
 // lend gives the connection to the app what room there is behind out, which holds
 // all of the request that it will.
-func (m *memory) lend(up *upstream.Conn) {
+func (m *memory) lend(up *upstream.Conn, moves bool) {
 	if cap(m.out) == len(m.texts)-m.free { // it is neither wide nor has it grown
 		m.free += len(m.out)
 	}
 	if len(m.texts)-m.free >= leastRoom {
-		up.Lend(m.texts[m.free:])
+		up.Lend(m.texts[m.free:], moves)
 	}
 }
 
@@ -141,6 +142,7 @@ type stock struct {
 	poison   bool
 	memories sync.Pool
 	bodies   *upstream.Buffers // common ones of pumpSize
+	pipes    rawio.Pipes
 }
 
 func (s *stock) open(poison bool) {

@@ -25,6 +25,7 @@ type attempt struct {
 	bytesIn  int64
 	bytesOut int64
 	fill     edge.Fill
+	copies   bool // what is left of the answer is not to be moved
 }
 
 // errBadBody is a request body that is not what its head said.
@@ -62,7 +63,7 @@ func (c *conn) ask(t *edge.Target) (*upstream.Conn, interrupt, error) {
 			return nil, 0, err
 		}
 		c.mem.try.up = up
-		c.mem.lend(up)
+		c.mem.lend(up, c.door.moves && c.fd != noFD)
 		c.meet(up)
 		was, err := c.askOn(up, more)
 		if !upstream.Stale(err) || was.any() {

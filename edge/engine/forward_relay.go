@@ -87,6 +87,12 @@ func isEventStream(res *http1.Response) bool {
 // Pieces go out as they come.
 func (c *conn) relayBody(up *upstream.Conn, chunked bool) edge.Cause {
 	for {
+		if c.moves(up, chunked) {
+			if cause, done := c.move(up); cause != edge.CauseNone || done {
+				return cause
+			}
+			continue
+		}
 		data, done, was, err := c.readBody(up)
 		if err != nil || was.any() {
 			return c.brokeOff(err, was)

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/rawio"
 	"github.com/usher-edge/usher/edge/upstream"
 )
 
@@ -294,7 +295,8 @@ func (r *rig) serve(o Options, unix bool) {
 	if unix {
 		network, address = "unix", filepath.Join(r.t.TempDir(), "edge")
 	}
-	ln, err := net.Listen(network, address)
+	lc := net.ListenConfig{Control: rawio.Unpaced} // as usher listens
+	ln, err := lc.Listen(context.Background(), network, address)
 	if err != nil {
 		r.t.Fatal(err)
 	}

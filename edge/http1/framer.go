@@ -63,6 +63,13 @@ func (f *Framer) Ahead() int64 {
 	}
 }
 
+// Pass is Next of n bytes, of Ahead at most, that nobody has looked at: for a body whose
+// length is known.
+func (f *Framer) Pass(n int) (done bool) {
+	f.left -= int64(n)
+	return f.left == 0
+}
+
 // Next reads from the start of buf. data is the next piece of body, a slice of
 // buf and possibly empty; n is how many bytes of buf are used up, framing
 // included; done means that the body has ended and buf[n:] belongs to the

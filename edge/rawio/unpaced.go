@@ -1,7 +1,9 @@
 package rawio
 
 import (
+	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -20,4 +22,24 @@ func Unpaced(_, address string, raw syscall.RawConn) error {
 	return raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
 	})
+}
+
+// Moves says whether what is accepted at ln is worth moving bytes to (Pipe): a TCP
+// socket that is not paced. BBR sends each of the pages that are moved on its own, with
+// a timer, and takes several times what copying costs.
+func Moves(ln net.Listener) bool {
+	l, ok := ln.(*net.TCPListener)
+	if !ok {
+		return false
+	}
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return false
+	}
+	moves := false
+	_ = raw.Control(func(fd uintptr) { // fails only if closed
+		name, err := unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+		moves = err == nil && !strings.HasPrefix(name, "bbr")
+	})
+	return moves
 }

@@ -138,7 +138,7 @@ func TestASmallAnswerNeedsNoBuffer(t *testing.T) {
 			room[j] = '.'
 		}
 		c := get(t, p, true)
-		c.Lend(room)
+		c.Lend(room, false)
 		var res http1.Response
 		if err := c.Ask(request("GET", fmt.Sprintf("/?n=%d", try.size), ""), nil, &res, []byte("GET")); err != nil {
 			t.Fatal(err)

@@ -34,6 +34,9 @@ type Conn struct {
 	asked question
 	ask   func(fd uintptr) bool // answers asked, kept so that it allocates nothing
 
+	into   *rawio.Pipes // where the next piece goes; nil: into buffer
+	filled *rawio.Pipe  // and is
+
 	drawn error                 // what the last call of draw came to
 	draw  func(fd uintptr) bool // reads once, kept for the same reason
 
@@ -46,6 +49,7 @@ type Conn struct {
 	stocked *[]byte // buffer, if it is from the stock; nil: it is lent
 	most    int     // bytes of a buffer from the stock
 	lent    []byte  // where an answer that is likely to be small goes; nil: nowhere
+	moves   bool    // and the beginning of a large one, as the rest will be moved
 	r, w    int     // unread bytes of buffer
 	got     int64   // bytes of the answer that have come
 	last    int64   // bytes of the answer before
@@ -355,8 +359,11 @@ const smallAnswer = 4 << 10
 
 // Lend gives the connection room for the beginning of the answer, so that a small
 // one needs no buffer. It is used until Seal, Put or Discard; one connection may
-// be lent room once after Get.
-func (c *Conn) Lend(room []byte) { c.lent = room[:min(len(room), c.most)] }
+// be lent room once after Get. If the holder is going to Move what can be moved, the
+// beginning of a large answer goes there too, and no more than that is copied.
+func (c *Conn) Lend(room []byte, moves bool) {
+	c.lent, c.moves = room[:min(len(room), c.most)], moves
+}
 
 // Seal ends what Lend began: nothing more is read into the room, and what is in it
 // stays. It returns how much of it is taken: 0 if it was sealed before.
@@ -389,7 +396,11 @@ func (c *Conn) fill() error {
 // drawOn is the callback of fill: it reads once what is there, and reports false
 // to wait for it.
 func (c *Conn) drawOn(fd uintptr) (done bool) {
-	c.drawn = c.readOn(fd)
+	if c.into != nil {
+		c.drawn = c.moveOn(fd)
+	} else {
+		c.drawn = c.readOn(fd)
+	}
 	return c.drawn != syscall.EAGAIN
 }
 
@@ -412,7 +423,7 @@ func (c *Conn) room() []byte {
 		c.release() // it is sealed, or there is a wider one
 	}
 	switch {
-	case c.buffer == nil && ahead <= smallAnswer && c.lent != nil:
+	case c.buffer == nil && c.lent != nil && (ahead <= smallAnswer || c.moves && ahead >= int64(leastMoved+len(c.lent))):
 		c.buffer = c.lent
 	case c.buffer == nil:
 		c.stocked = c.pool.opt.Buffers.Get(ahead)

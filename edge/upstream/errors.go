@@ -26,6 +26,7 @@ var (
 	errCutHead     = errors.New("app closed the connection within the response head")
 	errCutBody     = errors.New("app closed the connection within the response body")
 	errInterrupted = errors.New("interrupted")
+	errUnmoved     = errors.New("nothing can be moved") // told to nobody
 
 	errSurplus = &http1.Error{Status: 502, Reason: "app sent more than its answer"}
 )

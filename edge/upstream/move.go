@@ -1,0 +1,61 @@
+package upstream
+
+import (
+	"io"
+	"math"
+
+	"github.com/usher-edge/usher/edge/rawio"
+)
+
+// leastMoved is from where on the rest of a body is worth moving: a piece that is moved
+// takes two calls, as one that is copied does.
+const leastMoved = 32 << 10
+
+// Movable says whether Move can follow: much is to come of a body whose length is
+// known, and nothing of it has been read already.
+func (c *Conn) Movable() bool {
+	return c.raw != nil && c.r == c.w && c.length >= leastMoved && c.framer.Ahead() >= leastMoved
+}
+
+// Move is ReadBody into one of pipes, which may be used up to the call of Put. No
+// pipe without an error means that nothing can be moved, and nothing has been read.
+func (c *Conn) Move(pipes *rawio.Pipes) (p *rawio.Pipe, done bool, err error) {
+	c.release()
+	c.into = pipes
+	err = c.fill()
+	p, c.into, c.filled = c.filled, nil, nil
+	switch {
+	case err == errUnmoved:
+		return nil, false, nil
+	case err != nil:
+		return nil, false, c.bodyFailed(err)
+	}
+	if done = c.framer.Pass(p.Held()); done && c.look(noFD) == talking {
+		pipes.Put(p)
+		return nil, false, c.bodyFailed(errSurplus)
+	}
+	return p, done, nil
+}
+
+// moveOn is readOn into a pipe. It takes none while it waits.
+func (c *Conn) moveOn(fd uintptr) error {
+	p := c.into.Get()
+	if p == nil {
+		return errUnmoved
+	}
+	n, err := p.From(fd, int(min(c.framer.Ahead(), math.MaxInt32)))
+	if n > 0 {
+		c.filled = p
+		c.got += int64(n)
+		return nil
+	}
+	c.into.Put(p)
+	switch {
+	case err == nil:
+		return io.EOF
+	case c.into.Refused(err):
+		return errUnmoved
+	default:
+		return err
+	}
+}
