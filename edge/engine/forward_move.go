@@ -17,57 +17,49 @@ func (c *conn) moves(up *upstream.Conn, chunked bool) bool {
 }
 
 // move passes one piece on. If that cannot be done it has done nothing, and the rest is
-// copied.
+// copied. A client that does not take all of it at once is slow: it is waited for with
+// a copy, and without a pipe, and so it is from then on.
 func (c *conn) move(up *upstream.Conn) (cause edge.Cause, done bool) {
 	x, pipes := &c.mem.try, &c.srv.stock.pipes
 	c.clock.wait(phaseFlow, after(c.srv.now(), watchAfter))
 	p, done, err := up.Move(pipes)
 	was := c.soleWriter(c.clock.rest())
-	if p != nil {
-		defer pipes.Put(p)
-	}
 	switch {
 	case err != nil || was.any():
+		if p != nil {
+			pipes.Put(p)
+		}
 		return c.brokeOff(err, was), false
 	case p == nil:
 		x.copies = true
 		return edge.CauseNone, false
 	}
 	x.bytesOut += int64(p.Held())
-	return c.pour(p), done
+	left, cause := c.pour(up, p)
+	pipes.Put(p)
+	if len(left) > 0 {
+		x.copies = true
+		cause = c.writeAll(nil, left, nil)
+	}
+	return cause, done
 }
 
-// pour sends what is in p. A client that does not take it at once is slow: it is waited
-// for with a copy, and so it is from then on.
-func (c *conn) pour(p *rawio.Pipe) edge.Cause {
-	if c.severed.Load() {
-		return edge.CauseClientGone
-	}
+// pour sends what is in p, and returns a copy of what the client does not take at once,
+// or the kernel does not move.
+func (c *conn) pour(up *upstream.Conn, p *rawio.Pipe) (left []byte, cause edge.Cause) {
 	for p.Held() > 0 {
-		_, err := p.To(uintptr(c.fd))
-		if err == syscall.EAGAIN {
-			return c.pourSlowly(p)
+		if c.severed.Load() {
+			return nil, edge.CauseClientGone
 		}
-		if err != nil {
-			return edge.CauseClientGone
-		}
-	}
-	return edge.CauseNone
-}
-
-func (c *conn) pourSlowly(p *rawio.Pipe) edge.Cause {
-	c.mem.try.copies = true
-	bodies := c.srv.stock.bodies
-	buf := bodies.Get(int64(p.Held()))
-	defer bodies.Put(buf)
-	for p.Held() > 0 {
-		n, err := p.Read(*buf)
-		if err != nil {
-			return edge.CauseAborted
-		}
-		if cause := c.writeAll((*buf)[:n], nil, nil); cause != edge.CauseNone {
-			return cause
+		switch _, err := p.To(uintptr(c.fd)); {
+		case err == nil:
+		case err != syscall.EAGAIN && !c.srv.stock.pipes.Refused(err):
+			return nil, edge.CauseClientGone
+		default:
+			if left, err = up.Spill(p); err != nil {
+				return nil, edge.CauseAborted
+			}
 		}
 	}
-	return edge.CauseNone
+	return left, edge.CauseNone
 }

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"io"
-	"math"
 
 	"github.com/usher-edge/usher/edge/rawio"
 )
@@ -17,8 +16,9 @@ func (c *Conn) Movable() bool {
 	return c.raw != nil && c.r == c.w && c.length >= leastMoved && c.framer.Ahead() >= leastMoved
 }
 
-// Move is ReadBody into one of pipes, which may be used up to the call of Put. No
-// pipe without an error means that nothing can be moved, and nothing has been read.
+// Move is ReadBody into one of pipes, which may be used up to the call of Put, before
+// the next call that reads. No pipe without an error means that nothing can be moved,
+// and nothing has been read.
 func (c *Conn) Move(pipes *rawio.Pipes) (p *rawio.Pipe, done bool, err error) {
 	c.release()
 	c.into = pipes
@@ -37,18 +37,37 @@ func (c *Conn) Move(pipes *rawio.Pipes) (p *rawio.Pipe, done bool, err error) {
 	return p, done, nil
 }
 
-// moveOn is readOn into a pipe. It takes none while it waits.
+// Spill takes what Move has put into a pipe, and is still there, out of it by copying:
+// all of it, as Move takes no more than a buffer holds. What it returns is valid until
+// the next call that reads.
+func (c *Conn) Spill(p *rawio.Pipe) (data []byte, err error) {
+	n := 0
+	for p.Held() > 0 {
+		k, err := p.Read(c.buffer[n:])
+		if err != nil {
+			return nil, c.bodyFailed(err)
+		}
+		n += k
+	}
+	return c.buffer[:n], nil
+}
+
+// moveOn is readOn into a pipe. It takes none while it waits, and with it the buffer
+// that Spill may need.
 func (c *Conn) moveOn(fd uintptr) error {
 	p := c.into.Get()
 	if p == nil {
 		return errUnmoved
 	}
-	n, err := p.From(fd, int(min(c.framer.Ahead(), math.MaxInt32)))
+	c.stocked = c.pool.opt.Buffers.Get(c.framer.Ahead())
+	c.buffer = *c.stocked
+	n, err := p.From(fd, int(min(c.framer.Ahead(), int64(len(c.buffer)))))
 	if n > 0 {
 		c.filled = p
 		c.got += int64(n)
 		return nil
 	}
+	c.release()
 	c.into.Put(p)
 	switch {
 	case err == nil:
