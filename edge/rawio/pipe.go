@@ -9,9 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeSize takes at once what an app's socket holds at most, by Linux's defaults
-// (net.core.wmem_default), in pieces of a page.
-const pipeSize = 256 << 10
+const (
+	// pipeSize takes at once what an app's socket holds at most, by Linux's defaults
+	// (net.core.wmem_default), in pieces of a page.
+	pipeSize = 256 << 10
+	// leastPipe is what is worth moving through. Who has many pipes gets those of one
+	// or two pages (pipe(7), pipe-user-pages-soft).
+	leastPipe = 64 << 10
+)
 
 // Pipe is a pipe of the kernel, through which bytes go from one socket to another
 // without being copied (splice(2)). It belongs to one goroutine at a time.
@@ -41,11 +46,23 @@ func (ps *Pipes) Get() *Pipe {
 	if err := unix.Pipe2(fds[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
 		return nil
 	}
+	if !widen(fds[0]) {
+		closeBoth(fds)
+		return nil
+	}
 	ps.made.Add(1)
-	_, _ = unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize) // a small one takes more calls
 	p := &Pipe{r: fds[0], w: fds[1]}
 	p.cleanup = runtime.AddCleanup(p, closeBoth, fds)
 	return p
+}
+
+// widen makes a pipe as large as it may be, and says whether that is large enough.
+func widen(fd int) bool {
+	size, err := unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, pipeSize)
+	if err != nil {
+		size, err = unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
+	}
+	return err == nil && size >= leastPipe
 }
 
 // Put takes a pipe back. One that is not empty is closed.

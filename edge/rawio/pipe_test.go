@@ -5,8 +5,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // socket is one end of a connection, and its descriptor outside Go's poller.
@@ -185,4 +188,39 @@ func TestWhatIsPacedOrNoTCPIsNotMovedTo(t *testing.T) {
 	if name := congestion(t, bbr.(*net.TCPListener)); name == "bbr" && Moves(bbr) {
 		t.Error("to a socket that BBR paces")
 	}
+}
+
+// Who has many pipes gets but small ones. Nothing is gained by moving through those.
+func TestAPipeThatIsTooSmallIsNone(t *testing.T) {
+	const enough = 2000 // far beyond pipe-user-pages-soft
+	got, worn := make(chan int), make(chan []*Pipe)
+	go func() {
+		runtime.LockOSThread() // for good: what it becomes is no other goroutine's affair
+		if os.Getuid() == 0 {
+			if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, 54321, 54321, 54321); errno != 0 {
+				t.Log(errno)
+			}
+		}
+		var pipes Pipes
+		var all []*Pipe
+		for len(all) < enough {
+			p := pipes.Get()
+			if p == nil {
+				break
+			}
+			size, err := unix.FcntlInt(uintptr(p.r), unix.F_GETPIPE_SZ, 0)
+			if all = append(all, p); err != nil || size < 64<<10 {
+				t.Errorf("pipe %d is of %d bytes, %v", len(all), size, err)
+				break
+			}
+		}
+		got <- len(all)
+		worn <- all
+	}()
+	n := <-got
+	for _, p := range <-worn {
+		p.cleanup.Stop()
+		closeBoth([2]int{p.r, p.w})
+	}
+	t.Logf("%d pipes were to be had", n)
 }
