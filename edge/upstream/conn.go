@@ -423,7 +423,7 @@ func (c *Conn) room() []byte {
 		c.release() // it is sealed, or there is a wider one
 	}
 	switch {
-	case c.buffer == nil && c.lent != nil && (ahead <= smallAnswer || c.moves && ahead >= int64(leastMoved+len(c.lent))):
+	case c.buffer == nil && c.lent != nil && (ahead <= smallAnswer || c.moves && min(ahead, c.length) >= int64(leastMoved+len(c.lent))):
 		c.buffer = c.lent
 	case c.buffer == nil:
 		c.stocked = c.pool.opt.Buffers.Get(ahead)
