@@ -61,6 +61,7 @@ func listen(ctx context.Context, a config.Addr, g config.Group) (net.Listener, e
 		return admin.ListenUnix(ctx, a.Address, o)
 	}
 	lc := net.ListenConfig{Control: rawio.Unpaced}
+	lc.SetMultipathTCP(false) // with it large answers stop for 200 ms now and then
 	ln, err := lc.Listen(ctx, "tcp", a.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; is another server, or another usher, using it?", a.Address, err)
