@@ -18,6 +18,9 @@ import (
 
 // TestMain fails the run if a process that a test has started is still there.
 func TestMain(m *testing.M) {
+	if name := os.Getenv(roleVariable); name != "" {
+		play(name)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		// What a clean-up has killed may take a moment to go.
 		deadline := time.Now().Add(20 * time.Second)

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,27 +25,70 @@ type Stat struct {
 	// is left.
 	Dead bool
 
-	kernel bool   // a thread of the kernel
-	memory uint64 // bytes of address space, none once the process is ending
-	// Where the environment lies: the end is 0 during an exec, and of a process
-	// that we may not look into.
+	kernel  bool // a thread of the kernel
+	threads int
+	memory  memory
+}
+
+// memory is what the stat line says of the address space of a process, or of one of
+// its threads: nothing once that one has given it back.
+type memory struct {
+	size uint64
+	// code is where the program lies: 0 from the moment an exec has given the process
+	// its new memory until it has filled that in.
+	code uint64
+	// Where the environment lies: the end is 0 early in an exec, and of a process that
+	// we may not look into.
 	environStart, environEnd uint64
 }
+
+// Ending reports whether the process can do nothing any more: it is dead, or it
+// has given its memory back and is about to be.
+func (s Stat) Ending() bool { return s.Dead || s.memory.size == 0 && s.threads <= 1 }
 
 // ReadStat reads the stat line of one process. The error of a process that is
 // gone wraps fs.ErrNotExist or syscall.ESRCH.
 func ReadStat(pid int) (Stat, error) {
-	raw, err := readStatLine(pid)
+	st, err := readStat(procDir(pid))
 	if err != nil {
 		return Stat{}, fmt.Errorf("read stat of pid %d: %w", pid, err)
 	}
-	return parseStat(raw)
+	return st, nil
+}
+
+func procDir(pid int) string { return "/proc/" + strconv.Itoa(pid) }
+
+// ended reports whether err means that a process is not there any more: ENOENT for
+// a new look-up, ESRCH through a file that was opened before.
+func ended(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
+}
+
+// statTries bounds how often a stat line is read again that shows a task without
+// threads; each time, the process must have changed its main thread meanwhile.
+const statTries = 100
+
+// readStat reads the stat line of a process or thread. When a thread that is not the
+// main one executes a program, it takes the place of the main thread; who asked just
+// before is shown that one, dead, alone and of no session. The process is another
+// task by then, so it is asked for again.
+func readStat(dir string) (st Stat, err error) {
+	for range statTries {
+		raw, err := readStatLine(dir)
+		if err != nil {
+			return Stat{}, err
+		}
+		if st, err = parseStat(raw); err != nil || st.threads > 0 {
+			return st, err
+		}
+	}
+	return Stat{}, fmt.Errorf("%s: its main thread changes all the while", dir)
 }
 
 // readStatLine reads the file in one go and without the runtime's poller: a
 // session looks at every process of the machine, again and again.
-func readStatLine(pid int) ([]byte, error) {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+func readStatLine(dir string) ([]byte, error) {
+	fd, err := unix.Open(dir+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +109,7 @@ const (
 	statThreads = 17
 	statStart   = 19
 	statMemory  = 20
+	statCode    = 23
 	statEnviron = 47 // and 48: since Linux 3.5
 )
 
@@ -92,15 +136,18 @@ func parseStat(raw []byte) (Stat, error) {
 		Session: int(number(fields[statSession])),
 		Start:   number(fields[statStart]),
 		kernel:  number(fields[statFlags])&kernelThread != 0,
-		memory:  number(fields[statMemory]),
-
-		environStart: number(fields[statEnviron]),
-		environEnd:   number(fields[statEnviron+1]),
+		threads: int(number(fields[statThreads])),
+		memory: memory{
+			size:         number(fields[statMemory]),
+			code:         number(fields[statCode]),
+			environStart: number(fields[statEnviron]),
+			environEnd:   number(fields[statEnviron+1]),
+		},
 	}
 	// A main thread that ended before its process is in state Z as well, but
 	// then other threads are left and the process lives.
 	state := fields[statState][0]
-	s.Dead = (state == 'Z' || state == 'X') && number(fields[statThreads]) <= 1
+	s.Dead = (state == 'Z' || state == 'X') && s.threads <= 1
 	return s, firstErr
 }
 
@@ -127,108 +174,26 @@ func listPIDs() ([]int, error) {
 	return pids, nil
 }
 
-var (
-	// ErrInExec means that a process was executing a program all the while, so
-	// that its environment could not be read.
-	ErrInExec = errors.New("it is in the middle of an exec")
-	// ErrEnding means that a process is about to be dead: it can do nothing any
-	// more, but still holds its files.
-	ErrEnding = errors.New("it is ending")
-)
-
-// An exec takes far less than all these tries, unless its disk hangs.
-const (
-	environTries = 200
-	environPause = time.Millisecond
-)
-
-// Environ reads the environment that a process was given: entries
-// "NAME=value", each with a NUL at its end. During an exec the kernel shows
-// nothing, or only the beginning of the old one; so it is read again until it is
-// as long as the stat line says, and the error is ErrInExec if it never is. It is
-// ErrEnding for a process that ends, and wraps fs.ErrNotExist or syscall.ESRCH for
-// one that is dead.
-func Environ(pid int) ([]byte, error) {
-	for try := 0; try < environTries; try++ {
-		if try > 0 {
-			time.Sleep(environPause)
-		}
-		raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-		if err != nil {
-			return nil, fmt.Errorf("read environment of pid %d: %w", pid, err)
-		}
-		st, err := ReadStat(pid)
-		if err != nil {
-			return nil, err
-		}
-		switch {
-		case st.Dead:
-			return nil, fmt.Errorf("read environment of pid %d: %w", pid, unix.ESRCH)
-		case st.Ending():
-			return nil, fmt.Errorf("read environment of pid %d: %w", pid, ErrEnding)
-		}
-		if st.environEnd != 0 && uint64(len(raw)) == st.environEnd-st.environStart {
-			return raw, nil
-		}
+// lastPID returns the number that the kernel has given out last in our namespace of
+// processes. Not every kernel has the first file, and a container may have been given
+// another machine's for the second.
+func lastPID() (int, error) {
+	raw, err := os.ReadFile("/proc/sys/kernel/ns_last_pid")
+	if errors.Is(err, fs.ErrNotExist) {
+		raw, err = os.ReadFile("/proc/loadavg")
 	}
-	return nil, fmt.Errorf("read environment of pid %d: %w", pid, ErrInExec)
-}
-
-// Ending reports whether the process can do nothing any more: it is dead, or it
-// has given its memory back and is about to be.
-func (s Stat) Ending() bool { return s.Dead || s.memory == 0 }
-
-// holdsAll reports whether the environment holds every one of the entries
-// ("NAME=value") as a whole.
-func holdsAll(environ []byte, entries []string) bool {
-	left := make(map[string]bool, len(entries))
-	for _, e := range entries {
-		left[e] = true
+	if err != nil {
+		return 0, fmt.Errorf("read the last process number: %w", err)
 	}
-	for entry := range bytes.SplitSeq(environ, []byte{0}) {
-		delete(left, string(entry))
+	fields := strings.Fields(string(raw))
+	if len(fields) == 0 {
+		return 0, fmt.Errorf("read the last process number: %q has none", raw)
 	}
-	return len(left) == 0
-}
-
-// Marked is a process that carries a mark in its environment.
-type Marked struct {
-	PID       int
-	StartTime uint64
-	Values    []string // of the variables that were asked for
-}
-
-// FindMarked returns every process that is alive and whose environment holds mark
-// ("NAME=value") as a whole, with the values there of the variables. Those whose
-// environment may not be read are not found; one that is in an exec all the while
-// is an error (ErrInExec) beside what was found.
-func FindMarked(mark string, variables ...string) ([]Marked, error) {
-	pids, err := listPIDs()
-	var found []Marked
-	for _, pid := range pids {
-		before, serr := ReadStat(pid)
-		raw, rerr := Environ(pid)
-		if errors.Is(rerr, ErrInExec) {
-			err = errors.Join(err, rerr)
-		}
-		if serr != nil || rerr != nil || !holdsAll(raw, []string{mark}) {
-			continue
-		}
-		// The environment may be that of the number's next owner.
-		if after, serr := ReadStat(pid); serr != nil || after.Start != before.Start {
-			continue
-		}
-		m := Marked{PID: pid, StartTime: before.Start, Values: make([]string, len(variables))}
-		for entry := range bytes.SplitSeq(raw, []byte{0}) {
-			for i, name := range variables {
-				if value, ok := strings.CutPrefix(string(entry), name+"="); ok {
-					m.Values[i] = value
-				}
-			}
-		}
-		found = append(found, m)
+	last, err := strconv.Atoi(fields[len(fields)-1])
+	if err != nil {
+		return 0, fmt.Errorf("read the last process number: %w", err)
 	}
-	return found, err
+	return last, nil
 }
 
 // Children returns the stats of the processes whose parent is pid, zombies

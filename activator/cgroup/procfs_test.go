@@ -6,10 +6,10 @@ import (
 )
 
 func TestStatIsReadWhateverTheCommandIsCalled(t *testing.T) {
-	rest := " S 7 42 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 123456 4096 9 9" + strings.Repeat(" 0", 24) + " 5000 5100 0\n"
+	rest := " S 7 42 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 123456 4096 9 9 77" + strings.Repeat(" 0", 23) + " 5000 5100 0\n"
 	for _, name := range []string{"(sh)", "(a b)", "(x) R 1 (y)", "())", "(\n)"} {
 		st, err := parseStat([]byte("42 " + name + rest))
-		want := Stat{PID: 42, PPID: 7, Session: 9, Start: 123456, memory: 4096, environStart: 5000, environEnd: 5100}
+		want := Stat{PID: 42, PPID: 7, Session: 9, Start: 123456, threads: 3, memory: memory{size: 4096, code: 77, environStart: 5000, environEnd: 5100}}
 		if err != nil || st != want {
 			t.Errorf("%q: got %+v, %v; want %+v", name, st, err, want)
 		}

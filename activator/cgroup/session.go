@@ -190,7 +190,7 @@ func (s *Session) scan() (findings, error) {
 	if leader.pid == 0 || empty {
 		return findings{whole: true}, nil
 	}
-	procs, whole, err := snapshot(leader.start, s.marks)
+	procs, whole, err := kernelProcs().snapshot(leader.start, s.marks)
 	if err != nil {
 		return findings{}, err
 	}
@@ -204,69 +204,6 @@ func (s *Session) scan() (findings, error) {
 		s.seen[m] = true
 	}
 	return found, nil
-}
-
-// candidate is a process that started no earlier than the leader. A dead one is
-// no member, but a zombie leader still vouches for its session.
-type candidate struct {
-	Stat
-	marked bool
-	// unclear is true if nobody can say now whether it is marked.
-	unclear bool
-}
-
-// snapshotRounds bounds how often a snapshot looks for processes that were
-// forked behind it.
-const snapshotRounds = 16
-
-// snapshot looks at every process that started at since or later. One that has
-// ended between the list and the look at it may have forked another that is not
-// in the list. Then the list is read again, until all that is new in it is seen
-// alive. That is whole: the members in it are all that there are, and only they
-// can fork more.
-func snapshot(since uint64, marks []string) (found []candidate, whole bool, err error) {
-	looked := map[int]bool{os.Getpid(): true}
-	for round := 0; !whole && round < snapshotRounds; round++ {
-		pids, err := listPIDs()
-		if err != nil {
-			return nil, false, err
-		}
-		whole = true
-		for _, pid := range pids {
-			if looked[pid] {
-				continue
-			}
-			looked[pid] = true
-			c, err := look(pid, since, marks)
-			switch {
-			case err != nil:
-				whole = false
-			case c.Start >= since && !c.kernel:
-				whole = whole && !c.Ending()
-				found = append(found, c)
-			}
-		}
-	}
-	return found, whole, nil
-}
-
-// look reads what is to be known of a process; the error means that it is gone.
-func look(pid int, since uint64, marks []string) (candidate, error) {
-	st, err := ReadStat(pid)
-	if err != nil || st.Start < since || st.Dead || st.kernel || len(marks) == 0 {
-		return candidate{Stat: st}, err
-	}
-	environ, err := Environ(pid)
-	switch {
-	case err == nil:
-		return candidate{Stat: st, marked: holdsAll(environ, marks)}, nil
-	case errors.Is(err, fs.ErrPermission): // hidden from us, so none of ours
-		return candidate{Stat: st}, nil
-	case errors.Is(err, ErrInExec), errors.Is(err, ErrEnding):
-		return candidate{Stat: st, unclear: true}, nil
-	default:
-		return candidate{}, err
-	}
 }
 
 // findings is the result of one scan.
@@ -352,12 +289,16 @@ func (f findings) without(done map[identity]bool) findings {
 // same lists the members that still are the processes they were at the scan.
 func (f findings) same([]int) ([]int, error) {
 	var pids []int
+	var errs []error
 	for _, m := range f.members {
-		if st, err := ReadStat(m.pid); err == nil && st.Start == m.start {
+		switch st, err := ReadStat(m.pid); {
+		case err == nil && st.Start == m.start:
 			pids = append(pids, m.pid)
+		case err != nil && !ended(err) && !errors.Is(err, fs.ErrPermission):
+			errs = append(errs, err)
 		}
 	}
-	return pids, nil
+	return pids, errors.Join(errs...)
 }
 
 // doubt is the error that names processes which could be strangers.

@@ -2,7 +2,6 @@ package cgroup
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"syscall"
 	"testing"
@@ -207,47 +206,4 @@ func TestSessionIsBoundOnceAndNotAfterKill(t *testing.T) {
 	if err := killed.Bind(1<<22+1, 5); !errors.Is(err, ErrNotFresh) {
 		t.Errorf("bind after kill: %v", err)
 	}
-}
-
-// A program in the middle of an exec has no environment that could be read. It
-// belongs all the same.
-func TestAProcessIsSeenWhileItExecs(t *testing.T) {
-	mark := "USHER_TEST_MARK=" + t.TempDir()
-	leader := shell(t, nil, "exec sleep 600", mark)
-	st := statOf(t, leader.Process.Pid)
-	restless := scriptFile(t, `exec "$0"`)
-	pid := shell(t, nil, "exec "+restless, mark).Process.Pid
-	for range 500 {
-		again := OpenSession(st.PID, st.Start, []string{mark})
-		found, err := again.Procs()
-		if err != nil || !slices.Contains(found, pid) {
-			t.Fatalf("got %v, %v; want %d in it", found, err, pid)
-		}
-	}
-	marked, err := FindMarked(mark)
-	if err != nil || !slices.ContainsFunc(marked, func(m Marked) bool { return m.PID == pid }) {
-		t.Fatalf("marked %v, %v; want %d in it", marked, err, pid)
-	}
-}
-
-// A daemon that forks its successor and ends, again and again, is never where
-// the last look has found it.
-func TestNoProofOfEmptyWhileAProcessHops(t *testing.T) {
-	mark := "USHER_TEST_MARK=" + t.TempDir()
-	s := NewSession([]string{mark})
-	// A test that fails takes the file away, and with it the daemon.
-	on := temp(t, "on")
-	if err := os.WriteFile(on, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	hopper := scriptFile(t, `test -e "`+on+`" && setsid "$0" & exit 0`)
-	shell(t, s, hopper, mark)
-	for range 300 {
-		again := OpenSession(s.leader.pid, s.leader.start, []string{mark})
-		if populated, err := again.Populated(); err != nil || !populated {
-			t.Fatalf("populated %v, %v, and something runs", populated, err)
-		}
-	}
-	_ = s.Kill() // may say that it forks too fast
-	waitEmpty(t, s)
 }

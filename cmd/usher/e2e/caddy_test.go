@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-
-	"github.com/usher-edge/usher/admin"
 )
 
 // caddy is a running Caddy with the example file in front of a usher.
@@ -195,7 +193,7 @@ func TestCaddyInFront(t *testing.T) {
 	if body := ok(t, c.get(h2, "hello.localhost", "/version")).body; body != "v2\n" {
 		t.Errorf("after the swap: %q", body)
 	}
-	u.awaitStatus("hello", 5*time.Second, "idle", func(s admin.AppStatus) bool { return s.InFlight == 0 })
+	u.idle("hello")
 }
 
 // wantForwarded expects what the app is told of the client to be Caddy's word.

@@ -119,7 +119,7 @@ func TestAppsOutliveAKilledUsherAndAreAdopted(t *testing.T) {
 		u.awaitStatus(name, 5*time.Second, "alone", func(s admin.AppStatus) bool { return len(s.Generations) == 1 })
 		u.kill()
 		u.serve()
-		u.must("sleep", name)
+		u.sleep(name)
 		if left := u.generationsOf(name); len(left) > 0 {
 			t.Errorf("the adopted %s sleeps and left %v", name, left)
 		}
@@ -247,6 +247,7 @@ func TestAStopIsFinishedAfterUsherWasKilledInIt(t *testing.T) {
 	stubborn := hello(t, "v7", "ignore-term")
 	u := start(t, options{apps: []app{{name: "port", artifact: stubborn, lines: []string{`stop_timeout = "4s"`}}}})
 	pid := u.pid("port")
+	u.idle("port") // or it does not sleep
 	sleep := u.cliAsync("sleep", "port")
 	u.awaitStatus("port", 5*time.Second, "stopping", hasStage("stopping", ""))
 	u.kill()
@@ -347,7 +348,7 @@ func TestTakingControlGroupsAwayKeepsTheApp(t *testing.T) {
 	if now := u.pid("port"); now != pid {
 		t.Errorf("pid %d became %d", pid, now)
 	}
-	u.must("sleep", "port")
+	u.sleep("port")
 	if alive(pid) {
 		t.Errorf("pid %d lives on", pid)
 	}

@@ -17,12 +17,18 @@ import (
 	"github.com/usher-edge/usher/admin"
 )
 
-// later makes a request beside the test. It returns once usher has let it in. An
-// answer is read a moment before its request is counted out; so all others must be
-// out first.
-func (u *usher) later(name, path string) <-chan answer {
+// idle waits until nothing is inside the app: an answer is read a moment before its
+// request is counted out.
+func (u *usher) idle(name string) {
 	u.t.Helper()
 	u.awaitStatus(name, 5*time.Second, "idle", func(s admin.AppStatus) bool { return s.InFlight == 0 })
+}
+
+// later makes a request beside the test. It returns once usher has let it in, and all
+// others must be out first.
+func (u *usher) later(name, path string) <-chan answer {
+	u.t.Helper()
+	u.idle(name)
 	got := make(chan answer, 1)
 	client := u.newClient()
 	go func() { got <- get(client, name, path) }()

@@ -44,7 +44,7 @@ func TestAStateDirectoryThatIsMovedAwayFencesUsher(t *testing.T) {
 			t.Parallel()
 			u := start(t, twoApps())
 			pid := u.pid("port")
-			u.must("sleep", "sock")
+			u.sleep("sock")
 			u.moveAway()
 			next(u, u.state()+".old")
 			if !alive(pid) {

@@ -42,7 +42,7 @@ func TestAHoldOfAnAppThatSleepsWithNothingToRunLeavesItAsleep(t *testing.T) {
 	files(t, whole, map[string]os.FileMode{"server": 0o755}, program)
 	u := start(t, options{apps: []app{{hold: true, artifact: whole, lines: []string{`command = ["./server"]`}}}})
 	ok(t, u.get("hello", "/"))
-	u.must("sleep", "hello")
+	u.sleep("hello")
 	u.awaitState("hello", admin.Asleep, 10*time.Second)
 	u.exits(1, "/server: not found", "deploy", "hello", withoutCommand(t))
 	s := u.awaitState("hello", admin.Asleep, 10*time.Second)

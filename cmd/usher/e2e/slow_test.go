@@ -54,7 +54,7 @@ func TestSlowClientsSlowNobodyElse(t *testing.T) {
 	}
 	u, twin := start(t, alike), start(t, alike)
 	p99s(t, 1, u, twin)
-	u.must("sleep", "hello") // with it go the connections to it, however many there are
+	u.sleep("hello") // with it go the connections to it, however many there are
 	before := u.vitals()
 	for _, m := range slowModes() {
 		t.Run(m.name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestSlowClientsSlowNobodyElse(t *testing.T) {
 			if limit := 2*p99[1] + tolerance; p99[0] > limit {
 				t.Errorf("p99 is %s beside slow clients and %s without; at most %s is right\n%s", p99[0], p99[1], limit, out)
 			}
-			u.must("sleep", "hello")
+			u.sleep("hello")
 			err := poll(20*time.Second, func() error {
 				if n := u.sum("usher_request_causes_total", fmt.Sprintf("cause=%q", m.cause)) - ended; m.cause != "" && n < float64(m.rate) {
 					return fmt.Errorf("%g slow ones were ended by %s", n, m.cause)
