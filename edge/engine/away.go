@@ -21,7 +21,7 @@ func (c *conn) idleFrom() moment {
 func (c *conn) endWait() {
 	late := c.clock.rest().late()
 	switch {
-	case !late || c.severed.Load():
+	case !late || c.severed():
 		c.over = true
 	case c.mem != nil:
 		c.lateHead()

@@ -65,7 +65,7 @@ type conn struct {
 	armed     atomic.Bool                  // the watcher knows the connection
 	watched   int32                        // by that number; guarded by the watcher's lock
 	cutShort  atomic.Bool                  // Shutdown's time was up
-	severed   atomic.Bool                  // cut: not a byte more
+	answered  atomic.Uint32                // how far the answer has come: answerBegun and so on
 	finished  atomic.Bool                  // the watcher saw the client close its sending side
 	taken     uint64                       // the sweeper's: what the client had taken when it last looked
 
@@ -220,19 +220,6 @@ func (c *conn) retire() {
 	if e := c.ending.Load(); e != nil {
 		e.ask()
 	}
-}
-
-// Cut breaks the connection off: a reset, never a neat ending. Closing waits for
-// the goroutine that reads, so another one does that.
-func (c *conn) Cut() {
-	c.severed.Store(true)
-	if c.srv.holds(c) {
-		go func() {
-			defer c.srv.goroutines.Done()
-			reset(c.nc)
-		}()
-	}
-	c.interruptUp()
 }
 
 func (c *conn) interruptUp() {
