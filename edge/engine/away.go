@@ -76,9 +76,10 @@ func (c *conn) event(half bool) {
 	c.left(half)
 }
 
-// end closes a connection that has no goroutine.
+// end closes a connection that has no goroutine. Whoever calls it has others to look
+// after, and the client has had its last answer for long.
 func (c *conn) end() {
 	c.over = true
-	c.close()
+	c.shut()
 	c.srv.forget(c)
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -14,16 +13,7 @@ import (
 
 	"github.com/usher-edge/usher/edge"
 	"github.com/usher-edge/usher/edge/http1"
-	"github.com/usher-edge/usher/edge/rawio"
 	"github.com/usher-edge/usher/edge/upstream"
-)
-
-// How a connection is closed while the client may still be sending: it gets
-// this long, and this many bytes, to read the answer before a reset could
-// destroy it.
-const (
-	lingerTime  = time.Second
-	lingerBytes = 256 << 10
 )
 
 // conn is one client connection. All but what is marked belongs to its
@@ -253,46 +243,6 @@ func (c *conn) arm(events uint32) bool {
 // abort ends the connection, as soon as the goroutine has left the callback,
 // so that the client cannot take what it got for the whole.
 func (c *conn) abort() { c.keep, c.broken = false, true }
-
-func (c *conn) close() {
-	if !c.broken && (c.linger || c.mem != nil && c.mem.r < c.mem.w || c.sentMore()) {
-		c.drain()
-	}
-	c.disarm()
-	if c.broken {
-		reset(c.nc)
-		return
-	}
-	_ = c.nc.Close() // nothing is left to say
-}
-
-// sentMore says whether there are bytes of the client that nobody has read.
-func (c *conn) sentMore() (more bool) {
-	if c.raw == nil {
-		return false
-	}
-	_ = c.raw.Control(func(fd uintptr) { // fails only if closed
-		n, _ := rawio.Peek(fd, new([1]byte))
-		more = n > 0
-	})
-	return more
-}
-
-// drain lets the client read the last answer before the connection closes: a
-// close with unread data would be a reset, which destroys it (RFC 9112 §9.6).
-func (c *conn) drain() {
-	if h, ok := c.nc.(interface{ CloseWrite() error }); !ok || h.CloseWrite() != nil {
-		return
-	}
-	_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime)) // fails only if closed
-	_, _ = io.CopyN(io.Discard, c.nc, lingerBytes)       // whatever ends it, we close
-}
-
-func (c *conn) disarm() {
-	if c.armed.Load() {
-		c.srv.watcher.forget(c)
-	}
-}
 
 // reset closes a connection with RST where there is such a thing.
 func reset(nc net.Conn) {

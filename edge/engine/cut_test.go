@@ -66,6 +66,7 @@ func TestWhoIsCutBeforeItsAnswerBeginsIsToldSo(t *testing.T) {
 		"a body that is here":             {asks: post + "Content-Length: 5\r\n\r\nhello", told: true},
 		"a body that does not come":       {asks: post + "Content-Length: 5\r\n\r\nhell", told: true},
 		"a chunked body":                  {asks: post + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", told: true},
+		"a body that the app cannot take": {asks: post + "Content-Length: 20000000\r\n\r\n", sends: 20000000, told: true},
 		"an expectation":                  {asks: post + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n", sees: goOn, told: true},
 		"an upgrade":                      {asks: upgrade, told: true},
 		"a head":                          {asks: asks, begins: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", sees: "\r\n\r\n", status: 200},
