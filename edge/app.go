@@ -164,8 +164,8 @@ func (a *App) CloseStreams(generation uint64, over time.Duration) {
 	a.edge.spread(a, generation, over)
 }
 
-// Cut aborts whatever is inside the generation. Clients see a reset, never a
-// neat ending; the requests count as drain-cut.
+// Cut ends whatever is inside the generation. A client whose answer has not begun is
+// told so; others see a reset, never a neat ending. The requests count as drain-cut.
 func (a *App) Cut(generation uint64) {
 	targets := a.crowds.numbers(generation)
 	for _, r := range a.edge.lanes.all() {

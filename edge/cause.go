@@ -47,13 +47,13 @@ const (
 	CauseDiedBeforeResponse
 	CauseBadResponse
 	CauseFirstByteTimeout
+	CauseDrainCut // it had not answered by the end of its drain
 
 	// Endings that no client reads: log and metrics only.
 	CauseClientGone
 	CauseSlowClient
 	CauseAborted
 	CauseHalfOpen
-	CauseDrainCut
 
 	causeCount
 )
@@ -175,16 +175,16 @@ func (c Cause) appVerdict() Verdict {
 		return Verdict{502, "http_protocol_error", "bad-response", "The app's answer is not valid HTTP/1.1.", false}
 	case CauseFirstByteTimeout:
 		return Verdict{504, "http_response_timeout", "first-byte-timeout", "The app took too long to answer.", false}
+	case CauseDrainCut:
+		return Verdict{503, "connection_terminated", "drain-cut", "The app was ended before it had answered.", true}
 	case CauseClientGone:
 		return Verdict{499, "", "client-gone", "", false}
 	case CauseSlowClient:
 		return Verdict{499, "", "slow-client", "", false}
 	case CauseAborted:
 		return Verdict{502, "http_response_incomplete", "upstream-aborted", "The app broke off its answer.", false}
-	case CauseHalfOpen:
+	default: // CauseHalfOpen
 		return Verdict{504, "", "half-open", "", false}
-	default: // CauseDrainCut
-		return Verdict{503, "", "drain-cut", "The app was replaced before it had answered.", true}
 	}
 }
 

@@ -74,7 +74,7 @@ type Entry struct {
 
 // Retry gives the target back after a try that proved nothing to be delivered.
 // Decide follows. It reports false if the request was cut meanwhile: then it
-// must be finished, and the connection is broken.
+// must be finished as one, and nothing may follow it on its connection.
 func (r *Request) Retry() bool {
 	r.retries++
 	r.counters.retries.Add(1)
@@ -105,8 +105,9 @@ func (r *Request) giveBack(now int64) {
 }
 
 // Finish ends a request: the one place where it leaves its target, is counted
-// and logged. It reports whether the request had been cut, in which case the
-// connection must not be used any further.
+// and logged. It reports whether the request had been cut, in which case nothing may
+// follow it on its connection, which is to be reset if another answer had begun than
+// one that says so.
 func (e *Edge) Finish(r *Request, res Result) (cut bool) {
 	if !r.open {
 		return false

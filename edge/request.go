@@ -11,9 +11,10 @@ import (
 
 // Peer is the connection of a lane, as far as the core may act on it.
 type Peer interface {
-	// Cut breaks the connection off, never with a neat ending. It must not
-	// block. It may come up to the moment Close of the lane returns, and is only
-	// called for a request that Finish will report as cut.
+	// Cut ends the request: with an answer (CauseDrainCut) if none has begun, else
+	// by breaking the connection off, never with a neat ending. It must not block.
+	// It may come up to the moment Close of the lane returns, and is only called
+	// for a request that Finish will report as cut, or Retry has.
 	Cut()
 }
 

@@ -10,13 +10,15 @@ import (
 // refuse ends the request with an answer of usher's own, as its cause demands.
 // Nothing of another answer must have been sent.
 func (c *conn) refuse(cause edge.Cause) {
-	v := cause.Verdict()
-	ending := cause.Ending()
-	if ending == edge.Gone {
-		c.finish(edge.Result{Ending: ending, Cause: cause, Status: v.Status, BytesIn: c.result(cause).BytesIn})
+	if cause.Ending() == edge.Gone {
+		c.finish(edge.Result{Ending: edge.Gone, Cause: cause, BytesIn: c.result(cause).BytesIn})
 		c.abort()
 		return
 	}
+	if !c.beginsOwn() {
+		cause = c.whyCut()
+	}
+	v := cause.Verdict()
 	c.settleBody()
 	page := c.ownPage(cause)
 	m := c.mem
@@ -39,7 +41,7 @@ func (c *conn) refuse(cause edge.Cause) {
 	if v.Status == 405 {
 		m.out = append(m.out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"...)
 	}
-	c.sendOwn(page.Body, edge.Result{Ending: ending, Cause: cause, Status: v.Status, BytesIn: c.result(cause).BytesIn})
+	c.sendOwn(page.Body, edge.Result{Ending: cause.Ending(), Cause: cause, Status: v.Status, BytesIn: c.result(cause).BytesIn})
 }
 
 // ownPage is the body that tells a cause.
@@ -70,6 +72,7 @@ func (c *conn) rejectHead(cause edge.Cause) {
 // answerOptions answers OPTIONS *, which is about the server (RFC 9110 §9.3.7), and
 // one whose last recipient the server is (§7.6.2).
 func (c *conn) answerOptions() {
+	c.beginsOwn() // no drain cuts it, and Shutdown lets it be for a moment
 	c.settleBody()
 	c.mem.out = appendStatus(c.mem.out, 200)
 	c.sendOwn(nil, edge.Result{Ending: edge.Own, Status: 200})
@@ -83,21 +86,37 @@ func (c *conn) sendOwn(body []byte, res edge.Result) {
 	m.out = strconv.AppendInt(m.out, int64(len(body)), 10)
 	m.out = append(m.out, "\r\n"...)
 	m.out = c.appendConnection(m.out)
+	head := len(m.out)
 	if string(m.req.Method) != "HEAD" {
 		m.out = append(m.out, body...)
-		res.BytesOut = int64(len(body))
 	}
 	failed := c.write(m.out)
+	took := len(m.out)
 	if failed != edge.CauseNone {
+		took = m.took
 		res.Ending, res.Cause = edge.Gone, failed
 	}
+	res.Status, res.BytesOut = sentOf(res.Status, took, head)
 	if c.finish(res) && failed != edge.CauseNone {
 		c.abort()
 	}
 }
 
+// sentOf is what the client was sent of an answer of which so many bytes went out:
+// no status without a whole head.
+func sentOf(status, took, head int) (sent int, body int64) {
+	if took < head {
+		return 0, 0
+	}
+	return status, int64(took - head)
+}
+
 // hit answers from the cache.
 func (c *conn) hit(f *edge.Found) {
+	if !c.begins() {
+		c.refuse(c.whyCut())
+		return
+	}
 	c.settleBody()
 	m := c.mem
 	m.out = appendStatus(m.text(ownHead+len(f.Fields)+len(f.Extra)), f.Status)
@@ -116,11 +135,12 @@ func (c *conn) hit(f *edge.Found) {
 		m.out = append(m.out, "\r\n"...)
 	}
 	m.out = c.appendConnection(m.out)
-	res := edge.Result{Ending: edge.Cached, Status: f.Status, BytesOut: int64(len(f.Body))}
-	failed := c.writeLong(m.out, f.Body)
+	res := edge.Result{Ending: edge.Cached}
+	took, failed := c.writeLong(m.out, f.Body)
 	if failed != edge.CauseNone {
 		res.Ending, res.Cause = edge.Gone, failed
 	}
+	res.Status, res.BytesOut = sentOf(f.Status, took, len(m.out))
 	if c.finish(res) && failed != edge.CauseNone {
 		c.abort()
 	}
@@ -141,11 +161,11 @@ func (c *conn) appendConnection(b []byte) []byte {
 }
 
 // write sends bytes to the client. What fails it is the client's leaving or
-// slowness.
+// slowness; then m.took of them have been sent.
 func (c *conn) write(b []byte) edge.Cause { return c.writeAll(b, nil, nil) }
 
-// writeSlowly waits for the client to take everything.
-func (c *conn) writeSlowly(pieces ...[]byte) error {
+// writeSlowly waits for the client to take everything, and says how much it took.
+func (c *conn) writeSlowly(pieces ...[]byte) (int, error) {
 	m, n := c.mem, 0
 	for _, p := range pieces {
 		if len(p) > 0 {
@@ -154,12 +174,11 @@ func (c *conn) writeSlowly(pieces ...[]byte) error {
 		}
 	}
 	if n == 1 {
-		_, err := c.nc.Write(m.vec[0]) // write(2) costs less than writev(2) of one piece
-		return err
+		return c.nc.Write(m.vec[0]) // write(2) costs less than writev(2) of one piece
 	}
 	m.bufs = m.vec[:n]
-	_, err := m.bufs.WriteTo(c.nc)
-	return err
+	took, err := m.bufs.WriteTo(c.nc)
+	return int(took), err
 }
 
 func (c *conn) wrote(err error) edge.Cause {

@@ -21,7 +21,7 @@ func (c *conn) idleFrom() moment {
 func (c *conn) endWait() {
 	late := c.clock.rest().late()
 	switch {
-	case !late || c.severed.Load():
+	case !late || c.severed():
 		c.over = true
 	case c.mem != nil:
 		c.lateHead()
@@ -76,9 +76,10 @@ func (c *conn) event(half bool) {
 	c.left(half)
 }
 
-// end closes a connection that has no goroutine.
+// end closes a connection that has no goroutine. Whoever calls it has others to look
+// after, and the client has had its last answer for long.
 func (c *conn) end() {
 	c.over = true
-	c.close()
+	c.shut()
 	c.srv.forget(c)
 }

@@ -46,6 +46,7 @@ type memory struct {
 	more      *[]byte // body of the request, following what is in in; nil: none
 	moreLen   int
 	continued bool // 100 Continue was sent for this request
+	took      int  // how much of it the client was sent, if a write failed
 	vec       [3][]byte
 	bufs      net.Buffers
 

@@ -10,7 +10,7 @@ type phase uint8
 
 const (
 	phaseNone   phase = iota // nothing that has a deadline
-	phaseIdle                // the first byte of a request
+	phaseIdle                // the first byte of a request, or whatever comes while it lingers
 	phaseHead                // the rest of a head
 	phasePark                // its app, in a lot
 	phaseBody                // bytes of a request's body

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -14,16 +13,7 @@ import (
 
 	"github.com/usher-edge/usher/edge"
 	"github.com/usher-edge/usher/edge/http1"
-	"github.com/usher-edge/usher/edge/rawio"
 	"github.com/usher-edge/usher/edge/upstream"
-)
-
-// How a connection is closed while the client may still be sending: it gets
-// this long, and this many bytes, to read the answer before a reset could
-// destroy it.
-const (
-	lingerTime  = time.Second
-	lingerBytes = 256 << 10
 )
 
 // conn is one client connection. All but what is marked belongs to its
@@ -65,7 +55,7 @@ type conn struct {
 	armed     atomic.Bool                  // the watcher knows the connection
 	watched   int32                        // by that number; guarded by the watcher's lock
 	cutShort  atomic.Bool                  // Shutdown's time was up
-	severed   atomic.Bool                  // cut: not a byte more
+	answered  atomic.Uint32                // how far the answer has come: answerBegun and so on
 	finished  atomic.Bool                  // the watcher saw the client close its sending side
 	taken     uint64                       // the sweeper's: what the client had taken when it last looked
 
@@ -222,19 +212,6 @@ func (c *conn) retire() {
 	}
 }
 
-// Cut breaks the connection off: a reset, never a neat ending. Closing waits for
-// the goroutine that reads, so another one does that.
-func (c *conn) Cut() {
-	c.severed.Store(true)
-	if c.srv.holds(c) {
-		go func() {
-			defer c.srv.goroutines.Done()
-			reset(c.nc)
-		}()
-	}
-	c.interruptUp()
-}
-
 func (c *conn) interruptUp() {
 	c.poking.Lock()
 	up := c.up
@@ -266,46 +243,6 @@ func (c *conn) arm(events uint32) bool {
 // abort ends the connection, as soon as the goroutine has left the callback,
 // so that the client cannot take what it got for the whole.
 func (c *conn) abort() { c.keep, c.broken = false, true }
-
-func (c *conn) close() {
-	if !c.broken && (c.linger || c.mem != nil && c.mem.r < c.mem.w || c.sentMore()) {
-		c.drain()
-	}
-	c.disarm()
-	if c.broken {
-		reset(c.nc)
-		return
-	}
-	_ = c.nc.Close() // nothing is left to say
-}
-
-// sentMore says whether there are bytes of the client that nobody has read.
-func (c *conn) sentMore() (more bool) {
-	if c.raw == nil {
-		return false
-	}
-	_ = c.raw.Control(func(fd uintptr) { // fails only if closed
-		n, _ := rawio.Peek(fd, new([1]byte))
-		more = n > 0
-	})
-	return more
-}
-
-// drain lets the client read the last answer before the connection closes: a
-// close with unread data would be a reset, which destroys it (RFC 9112 §9.6).
-func (c *conn) drain() {
-	if h, ok := c.nc.(interface{ CloseWrite() error }); !ok || h.CloseWrite() != nil {
-		return
-	}
-	_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime)) // fails only if closed
-	_, _ = io.CopyN(io.Discard, c.nc, lingerBytes)       // whatever ends it, we close
-}
-
-func (c *conn) disarm() {
-	if c.armed.Load() {
-		c.srv.watcher.forget(c)
-	}
-}
 
 // reset closes a connection with RST where there is such a thing.
 func reset(nc net.Conn) {

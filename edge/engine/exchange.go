@@ -13,6 +13,7 @@ import (
 func (c *conn) exchange() {
 	c.mem.seal()
 	c.begin(time.Now())
+	c.awaitAnswer()
 	c.keep, c.linger, c.mem.continued = c.mem.req.KeepAlive, false, false
 	c.mem.try = attempt{} // memory may be that of the request before
 	switch {
@@ -151,18 +152,22 @@ func lastForwarded(q *http1.Request, peer []byte) []byte {
 // viaName is how usher calls itself in Via.
 func (c *conn) viaName() []byte { return c.srv.text.via }
 
-// finish ends the request in the core's books. It reports false if it had been
-// cut: then the client has been reset already.
+// finish ends the request in the core's books. It reports false if it had been cut
+// within its answer: then the client is reset.
 func (c *conn) finish(res edge.Result) bool {
-	if c.cutShort.Load() && res.Cause != edge.CauseNone {
+	if c.severed() && res.Cause != edge.CauseNone {
 		res.Ending, res.Cause = edge.Failed, edge.CauseDrainCut // it was us
 	}
 	c.lane.Room = c.mem.out[len(c.mem.out):]
-	if c.srv.opt.Edge.Finish(c.lane, res) {
-		c.abort()
-		return false
+	if !c.srv.opt.Edge.Finish(c.lane, res) {
+		return true
 	}
-	return true
+	c.keep = false
+	if s := c.answered.Load(); s == answerOwn || s == answerCut {
+		return true // an answer of usher's own is whole
+	}
+	c.abort()
+	return false
 }
 
 // answer answers the request whose head has been read.

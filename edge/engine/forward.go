@@ -21,7 +21,7 @@ type attempt struct {
 	pump     *pump          // nil: the body was here already, or there is none, or it is lost
 	prefix   int            // bytes of m.in[m.r:] that were body and went with the head
 	sent     time.Time      // when the head went out, if the cache wants to know
-	status   int            // of the app's final answer, once it is on its way to the client
+	status   int            // of the answer, once it is on its way to the client
 	bytesIn  int64
 	bytesOut int64
 	fill     edge.Fill
@@ -227,21 +227,25 @@ func (c *conn) waitForApp() {
 func (c *conn) interim() error {
 	m, p := c.mem, c.mem.try.pump
 	if p != nil && !p.invite() {
-		return errClientGone
+		return failure(edge.CauseClientGone)
 	}
 	if m.res.Status == 100 {
 		return nil // ours has been sent, if it was waited for
 	}
 	m.follow(c.mem.try.up, additions)
 	m.out = http1.AppendInterim(m.out, &m.res, &http1.Answer{Minor: m.req.Minor, Via: c.viaName()})
-	if len(m.out) > 0 && c.write(m.out) != edge.CauseNone {
-		return errClientGone
+	if len(m.out) > 0 {
+		if cause := c.write(m.out); cause != edge.CauseNone {
+			return failure(cause)
+		}
 	}
 	return nil
 }
 
-// errClientGone is a client that takes no more of its answer.
-var errClientGone = errors.New("engine: client is gone")
+// failure is an error that is known by its cause already.
+type failure edge.Cause
+
+func (f failure) Error() string { return "engine: " + edge.Cause(f).String() }
 
 // errTooLarge is a body beyond the app's limit.
 var errTooLarge = errors.New("engine: request body is too large")
@@ -257,6 +261,9 @@ func (c *conn) fail(err error, was interrupt) (again bool) {
 	cause := why
 	if cause == edge.CauseNone {
 		cause = causeOf(err, was, x.up != nil)
+	}
+	if c.answered.Load() == answerCut && cause.Ending() != edge.Gone {
+		cause = c.whyCut()
 	}
 	evidence := upstream.Evidence{
 		Err: err, Idempotent: c.mem.req.IsIdempotent(), Body: c.mem.req.Length != 0,
@@ -291,8 +298,7 @@ func retryable(cause edge.Cause) bool {
 // say so.
 func (c *conn) again(cause edge.Cause) bool {
 	if !c.lane.Retry() {
-		c.finish(edge.Result{Ending: edge.Failed, Cause: cause, BytesIn: c.mem.try.bytesIn})
-		c.abort()
+		c.refuse(c.whyCut())
 		return false
 	}
 	if cause == edge.CauseConnectRefused {
@@ -308,9 +314,12 @@ const refusedPause = 100 * time.Millisecond
 // causeOf says why there is no answer.
 func causeOf(err error, was interrupt, connected bool) edge.Cause {
 	var malformed *http1.Error
+	var known failure
 	switch {
-	case was.gone(), errors.Is(err, errClientGone):
+	case was.gone():
 		return edge.CauseClientGone
+	case errors.As(err, &known):
+		return edge.Cause(known)
 	case was.late():
 		return edge.CauseFirstByteTimeout
 	case errors.Is(err, errBadBody):
@@ -348,9 +357,13 @@ func (c *conn) discard(up *upstream.Conn) {
 	c.mem.try.target.Pool().Discard(up)
 }
 
-// meet says which connection to the app is to be interrupted: none, if nil.
+// meet says which connection to the app is to be interrupted: none, if nil. One that
+// was dialled for a request that has been cut meanwhile is so at once.
 func (c *conn) meet(up *upstream.Conn) {
 	c.poking.Lock()
 	c.up = up
 	c.poking.Unlock()
+	if up != nil && c.answered.Load() >= answerCut {
+		up.Interrupt()
+	}
 }

@@ -34,12 +34,17 @@ func (c *conn) move(up *upstream.Conn) (cause edge.Cause, done bool) {
 		x.copies = true
 		return edge.CauseNone, false
 	}
-	x.bytesOut += int64(p.Held())
+	size := p.Held()
 	left, cause := c.pour(up, p)
+	x.bytesOut += int64(size - p.Held() - len(left))
 	pipes.Put(p)
 	if len(left) > 0 {
 		x.copies = true
-		cause = c.writeAll(nil, left, nil)
+		if cause = c.write(left); cause != edge.CauseNone {
+			x.bytesOut += int64(c.mem.took)
+		} else {
+			x.bytesOut += int64(len(left))
+		}
 	}
 	return cause, done
 }
@@ -48,7 +53,7 @@ func (c *conn) move(up *upstream.Conn) (cause edge.Cause, done bool) {
 // or the kernel does not move.
 func (c *conn) pour(up *upstream.Conn, p *rawio.Pipe) (left []byte, cause edge.Cause) {
 	for p.Held() > 0 {
-		if c.severed.Load() {
+		if c.severed() {
 			return nil, edge.CauseClientGone
 		}
 		switch _, err := p.To(uintptr(c.fd)); {

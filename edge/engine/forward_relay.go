@@ -120,7 +120,7 @@ func (c *conn) readBody(up *upstream.Conn) (data []byte, done bool, was interrup
 	}
 	if c.unsent() {
 		if cause := c.flush(); cause != edge.CauseNone {
-			return nil, false, interrupt(goneBit), nil
+			return nil, false, 0, failure(cause)
 		}
 	}
 	c.clock.wait(phaseFlow, after(c.srv.now(), watchAfter))
@@ -128,20 +128,40 @@ func (c *conn) readBody(up *upstream.Conn) (data []byte, done bool, was interrup
 	return data, done, c.soleWriter(c.clock.rest()), err
 }
 
-// flush sends what is in m.out.
+// flush sends the head that waits in m.out. It stays there if the request has been
+// cut.
 func (c *conn) flush() edge.Cause {
-	cause := c.write(c.mem.out)
-	c.mem.out = c.mem.out[:0]
+	if !c.begins() {
+		return c.whyCut()
+	}
+	m := c.mem
+	cause := c.write(m.out)
+	if cause != edge.CauseNone {
+		m.try.brokeOff(m.took, len(m.out), len(m.out), 0)
+	}
+	m.out = m.out[:0]
 	return cause
+}
+
+// brokeOff notes what the client was sent of a piece of which it took so much: a head,
+// which may be empty, and behind body bytes of it so much of the answer's body.
+func (x *attempt) brokeOff(took, head, body, size int) {
+	if took < head {
+		x.status = 0
+	}
+	x.bytesOut += int64(max(0, min(took-body, size)))
 }
 
 // brokeOff says why there is no more of an answer, or that what there is of it
 // is not valid.
 func (c *conn) brokeOff(err error, was interrupt) edge.Cause {
 	var malformed *http1.Error
+	var known failure
 	switch {
 	case was.gone():
 		return edge.CauseClientGone
+	case errors.As(err, &known):
+		return edge.Cause(known)
 	case c.unsent() && errors.As(err, &malformed):
 		return edge.CauseBadResponse
 	default:
@@ -155,10 +175,13 @@ func (c *conn) unsent() bool { return len(c.mem.out) > 0 }
 // passOn sends one piece of body, together with what is in m.out.
 func (c *conn) passOn(up *upstream.Conn, data []byte, done, chunked bool) edge.Cause {
 	m, x := c.mem, &c.mem.try
-	if x.fill != nil && len(data) > 0 {
+	head, size := len(m.out), len(data)
+	if head > 0 && !c.begins() {
+		return c.whyCut()
+	}
+	if x.fill != nil && size > 0 {
 		_, _ = x.fill.Write(data) // a fill that has had enough is not committed
 	}
-	x.bytesOut += int64(len(data))
 	tail := m.extra[:0]
 	if chunked && len(data) > 0 {
 		m.out = http1.AppendChunkSize(m.out, len(data))
@@ -168,6 +191,7 @@ func (c *conn) passOn(up *upstream.Conn, data []byte, done, chunked bool) edge.C
 		tail = http1.AppendLastChunk(tail, up.Trailer())
 	}
 	m.extra = tail
+	body := len(m.out)
 	if len(data) <= smallPiece && len(data)+len(tail) <= cap(m.out)-len(m.out) {
 		m.out = append(append(m.out, data...), tail...)
 		data, tail = nil, nil
@@ -177,7 +201,12 @@ func (c *conn) passOn(up *upstream.Conn, data []byte, done, chunked bool) edge.C
 	}
 	cause := c.writeAll(m.out, data, tail)
 	m.out = m.out[:0]
-	return cause
+	if cause != edge.CauseNone {
+		x.brokeOff(m.took, head, body, size)
+		return cause
+	}
+	x.bytesOut += int64(size)
+	return edge.CauseNone
 }
 
 // endRelay finishes a request whose answer has been relayed, as far as cause
@@ -198,9 +227,9 @@ func (c *conn) endRelay(up *upstream.Conn, cause edge.Cause) {
 	default:
 		x.fill.Abort()
 	}
-	if c.unsent() && cause.Ending() != edge.Gone {
+	if c.unsent() { // the client has seen nothing of the answer
 		c.discard(up)
-		c.refuse(cause) // the client has seen nothing of the answer
+		c.refuse(cause)
 		return
 	}
 	ok := c.finish(c.result(cause))
@@ -233,9 +262,11 @@ const rawMost = 320 << 10
 
 // writeAll sends three pieces, each of which may be empty, as if they were one:
 // within a callback as much of the first two as the kernel takes at once, and
-// the rest as it takes it.
+// the rest as it takes it. If that fails, m.took is what it took.
 func (c *conn) writeAll(head, data, tail []byte) edge.Cause {
-	if c.severed.Load() {
+	took := 0
+	if c.severed() {
+		c.mem.took = took
 		return edge.CauseClientGone
 	}
 	if c.fd != noFD && len(tail) == 0 && len(head)+len(data) <= rawMost {
@@ -244,11 +275,15 @@ func (c *conn) writeAll(head, data, tail []byte) edge.Cause {
 		case n == len(head)+len(data):
 			return edge.CauseNone
 		case err != nil && err != syscall.EAGAIN:
+			c.mem.took = n
 			return edge.CauseClientGone
 		}
+		took = n
 		k := min(n, len(head))
 		head, data = head[k:], data[n-k:]
 	}
 	c.clock.wait(phaseWrite, after(c.srv.now(), watchAfter))
-	return c.wrote(c.writeSlowly(head, data, tail))
+	n, err := c.writeSlowly(head, data, tail)
+	c.mem.took = took + n
+	return c.wrote(err)
 }

@@ -64,7 +64,7 @@ func (c *conn) sayGoOn() bool {
 // ask as well, and without them there is room for all. If it fails the watcher tells.
 func (c *conn) send(b []byte) {
 	_ = c.raw.Control(func(fd uintptr) { // fails only if closed
-		if n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); n == 0 && err == nil && !c.severed.Load() {
+		if n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); n == 0 && err == nil && !c.severed() {
 			_, _ = rawio.Write(fd, b)
 		}
 	})

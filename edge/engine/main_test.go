@@ -97,6 +97,8 @@ type origin struct {
 	live    map[net.Conn]struct{}
 	stopped bool
 	wg      sync.WaitGroup
+
+	stopping chan struct{} // closed by stop
 }
 
 // stage is one connection of the origin.
@@ -125,7 +127,7 @@ func originOn(t testing.TB, network, address string, serve func(s *stage)) *orig
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &origin{t: t, ln: ln, live: map[net.Conn]struct{}{}}
+	o := &origin{t: t, ln: ln, live: map[net.Conn]struct{}{}, stopping: make(chan struct{})}
 	o.wg.Go(func() {
 		for {
 			c, err := ln.Accept()
@@ -164,6 +166,9 @@ func originOn(t testing.TB, network, address string, serve func(s *stage)) *orig
 func (o *origin) stop() {
 	o.ln.Close()
 	o.mu.Lock()
+	if !o.stopped {
+		close(o.stopping)
+	}
 	o.stopped = true
 	for c := range o.live {
 		c.Close()

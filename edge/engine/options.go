@@ -54,6 +54,7 @@ type Options struct {
 	grace  time.Duration // tests: how long an idle connection keeps its goroutine; 0 means idleGrace
 	// halfOpen is for tests too: how long a half-open tunnel may be silent; 0 means halfOpen.
 	halfOpen time.Duration
+	linger   time.Duration // tests: in place of lingerMost
 }
 
 // defaultRate is in bytes a second: a body or answer of 64 KiB may take four
@@ -77,6 +78,7 @@ func (o Options) complete() (Options, error) {
 	def(&o.WriteTimeout, 60*time.Second)
 	def(&o.grace, idleGrace)
 	def(&o.halfOpen, halfOpen)
+	def(&o.linger, lingerMost)
 	if o.MinBodyRate == 0 {
 		o.MinBodyRate = defaultRate
 	}

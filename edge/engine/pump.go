@@ -110,7 +110,13 @@ func (p *pump) await() bool {
 	case <-p.stop:
 		return false
 	}
-	return p.invite()
+	if p.invite() {
+		return true
+	}
+	if p.turn.Load() == turnInvited {
+		p.cause = edge.CauseClientGone // a part of it may be out, behind which nothing can follow
+	}
+	return false
 }
 
 // The turns of a pump: who may write to the client.

@@ -74,14 +74,17 @@ func (c *conn) acknowledged() (n uint64, known bool) {
 // write must come to its end in some time.
 const mostAtOnce = 256 << 10
 
-// writeLong sends a head and a body that may be large.
-func (c *conn) writeLong(head, body []byte) edge.Cause {
+// writeLong sends a head and a body that may be large, and says how much was taken.
+func (c *conn) writeLong(head, body []byte) (took int, failed edge.Cause) {
 	n := min(len(body), mostAtOnce)
-	failed := c.writeAll(head, body[:n], nil)
-	for failed == edge.CauseNone && n < len(body) {
+	failed = c.writeAll(head, body[:n], nil)
+	for took = len(head) + n; failed == edge.CauseNone && len(body) > n; took += n {
 		body = body[n:]
 		n = min(len(body), mostAtOnce)
-		failed = c.write(body[:n])
+		head, failed = nil, c.write(body[:n])
 	}
-	return failed
+	if failed != edge.CauseNone {
+		took += c.mem.took - len(head) - n
+	}
+	return took, failed
 }

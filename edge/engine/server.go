@@ -125,8 +125,9 @@ func (s *Server) Connections() int {
 // Shutdown stops accepting, closes idle connections at once, refuses parked
 // requests with 503, ends upgraded connections and event streams politely, and
 // lets what is under way finish with Connection: close. What has not finished
-// when ctx ends is reset, and ctx's error returned. Either way no goroutine of
-// the server is left. A second call waits like the first.
+// when ctx ends gets 503 if its answer has not begun, else it is reset, and ctx's
+// error is returned within lastWords. Either way no goroutine of the server is left.
+// A second call waits like the first.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.mu.Lock()
@@ -156,7 +157,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 			c.cutShort.Store(true)
 			c.Cut()
 		}
-		<-gone
+		s.lastWords(gone)
 	}
 	s.noWork()
 	s.sweeping.Wait()
@@ -164,6 +165,21 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.watcher.close()
 	}
 	return err
+}
+
+// lastWords lets those who were cut before their answers had begun be told so, and
+// then ends all connections.
+func (s *Server) lastWords(gone <-chan struct{}) {
+	t := time.NewTimer(lastWords)
+	defer t.Stop()
+	select {
+	case <-gone:
+	case <-t.C:
+		for _, c := range s.all() {
+			c.sever()
+		}
+		<-gone
+	}
 }
 
 // awaitGone ends when the last connection has: Shutdown makes sure they do.

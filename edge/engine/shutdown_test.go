@@ -202,7 +202,9 @@ func TestTheEndOfADrainCutsWhatIsLeft(t *testing.T) {
 	other.want(200, "new")
 	r.app.Cut(1)
 	a.wantReset()
-	b.wantReset()
+	if a := b.status(503); !a.Close || a.Header.Get("Retry-After") == "" {
+		t.Errorf("%v", a.Header)
+	}
 	select {
 	case <-r.app.Drained(1):
 	case <-time.After(patience):

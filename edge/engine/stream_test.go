@@ -593,7 +593,7 @@ func TestAClientThatResetsWhileTheAppWorksIsNoticed(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the app was not told")
 	}
-	if n := r.last(1).Result; n.Ending != edge.Gone || n.Status != 499 {
+	if n := r.last(1).Result; n.Ending != edge.Gone || n.Status != 0 {
 		t.Errorf("%+v", n)
 	}
 }

@@ -51,6 +51,11 @@ func (c *conn) tunnel(up *upstream.Conn) {
 	m.out = http1.AppendResponse(m.out, &m.res, &http1.Answer{Minor: m.req.Minor, Via: c.viaName(), Extra: m.extra})
 	t := &tunnel{c: c, up: up, ws: isWebSocket(m.res.Upgrade), upDone: make(chan struct{})}
 	cause := c.flush()
+	if c.unsent() {
+		c.discard(up)
+		c.refuse(cause)
+		return
+	}
 	if cause == edge.CauseNone {
 		c.lane.Upgraded()
 		t.ending = c.openStream(t.look)
@@ -177,6 +182,7 @@ func (t *tunnel) carryOut() edge.Cause {
 			t.follow(&t.frames, (*buf)[:n], edge.PartedByApp)
 			if cause := c.write((*buf)[:n]); cause != edge.CauseNone {
 				t.ends(edge.PartedByClient)
+				t.out += int64(c.mem.took)
 				return cause
 			}
 			t.out += int64(n)

@@ -18,7 +18,7 @@ import (
 //	time           when the head had arrived, RFC 3339, UTC, microseconds
 //	client         address
 //	method, host, target (with query), protocol
-//	status         see statusOf
+//	status         what the client was sent, 0 if nothing was; 499 if it left
 //	bytes_in       of the request's body
 //	bytes_out      of the answer's body
 //	duration_ms    from the head to the end of the answer
@@ -108,14 +108,11 @@ func appendTime(b []byte, t time.Time, s *stamps) []byte {
 
 // statusOf is the status to log: 499 for a client that left before it had the
 // whole answer, so that nobody blames the app or takes the answer for delivered;
-// else what the client was sent; else, if it was sent nothing, what the cause
-// stands for.
+// else what the client was sent, 0 for nothing.
 func statusOf(e *edge.Entry) int {
 	r := &e.Result
-	if r.Ending == edge.Gone || r.Status == 0 && r.Cause != edge.CauseNone {
-		if v := r.Cause.Verdict().Status; v != 0 {
-			return v
-		}
+	if r.Ending == edge.Gone {
+		return r.Cause.Verdict().Status
 	}
 	return r.Status
 }

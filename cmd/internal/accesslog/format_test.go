@@ -130,7 +130,7 @@ func TestTheStatusOfAClientThatLeftIs499(t *testing.T) {
 		{"parked", edge.Result{Ending: edge.Gone, Cause: edge.CauseClientGone}, []string{`"status":499,"bytes_in"`, `"cause":"client-gone"`}},
 		{"within the body", edge.Result{Ending: edge.Gone, Cause: edge.CauseClientGone, Status: 200, BytesOut: 7}, []string{`"status":499,"sent_status":200,`, `"bytes_out":7`}},
 		{"too slow", edge.Result{Ending: edge.Gone, Cause: edge.CauseSlowClient, Status: 200}, []string{`"status":499,"sent_status":200,`, `"cause":"slow-client"`}},
-		{"the app broke off, nothing sent", edge.Result{Ending: edge.Failed, Cause: edge.CauseAborted}, []string{`"status":502,"bytes_in"`, `"ending":"failed","cause":"upstream-aborted"`}},
+		{"cut before anything was sent", edge.Result{Ending: edge.Failed, Cause: edge.CauseDrainCut}, []string{`"status":0,"bytes_in"`, `"ending":"failed","cause":"drain-cut"`}},
 		{"the app broke off within the body", edge.Result{Ending: edge.Failed, Cause: edge.CauseAborted, Status: 200}, []string{`"status":200,"bytes_in"`}},
 	} {
 		got := string(jsonLine(with(func(e *edge.Entry) { e.Result = tc.result })))

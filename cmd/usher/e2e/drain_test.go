@@ -54,7 +54,7 @@ func TestARequestThatFitsIntoTheDrainIsFinishedByTheOldOne(t *testing.T) {
 	}
 }
 
-// D01: what does not fit is cut, and told apart from an app's own fault.
+// D01: what does not fit is cut, told so, and told apart from an app's own fault.
 func TestWhatOutlastsTheDrainIsCutAndCounted(t *testing.T) {
 	t.Parallel()
 	u := start(t, options{apps: []app{{lines: []string{`drain_timeout = "700ms"`, `close_spread = "100ms"`}}}})
@@ -63,8 +63,9 @@ func TestWhatOutlastsTheDrainIsCutAndCounted(t *testing.T) {
 	begun := time.Now()
 	u.must("deploy", "hello", hello(t, "v2"), "--wait=drained")
 	took := time.Since(begun)
-	if a := <-slow; a.err == nil {
-		t.Errorf("want a reset, got %s", a)
+	a := <-slow
+	if a.err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || !a.last {
+		t.Errorf("want 503, got %s", a)
 	}
 	if took < 700*time.Millisecond || took > 15*time.Second { // the request would take 20s
 		t.Errorf("drained after %s", took)
@@ -73,6 +74,9 @@ func TestWhatOutlastsTheDrainIsCutAndCounted(t *testing.T) {
 		m, err := u.metrics()
 		if n := m.sum("usher_request_causes_total", `cause="drain-cut"`); err == nil && n != 1 {
 			return fmt.Errorf("it is %g", n)
+		}
+		if n := m.sum("usher_requests_total", `code="5xx"`); err == nil && n != 1 {
+			return fmt.Errorf("%g answers of 5xx", n)
 		}
 		return err
 	})
