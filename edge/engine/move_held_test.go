@@ -3,6 +3,7 @@ package engine
 import (
 	"io"
 	"net/http"
+	"runtime"
 	"sync/atomic"
 	"testing"
 )
@@ -43,9 +44,13 @@ func TestClientsThatTakeNothingHoldNoPipe(t *testing.T) {
 				}
 			}
 			eventually(t, "all clients are waited for", func() bool { return r.srv.writing() == many })
-			if n := (openPipes(t) - before) / 2; n > 20 || ended.Load() > 0 {
-				t.Errorf("%d pipes for %d clients, of whom %d have all", n, many, ended.Load())
+			if n := ended.Load(); n > 0 {
+				t.Fatalf("%d clients have all", n)
 			}
+			eventually(t, "no pipe of a client's own", func() bool {
+				runtime.GC() // under the race detector many are given up
+				return (openPipes(t)-before)/2 < many/5
+			})
 		})
 	}
 }
