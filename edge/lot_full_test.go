@@ -119,6 +119,13 @@ func enter(t *testing.T, e *Edge) *Request {
 	return r
 }
 
+// paused is serving, but whoever comes waits.
+func paused(generation uint64) Placement {
+	p := serving(generation)
+	p.State = Paused
+	return p
+}
+
 // Who is inside without ever having been parked makes room too, and it is not the
 // next newcomer's, however long whoever it is for takes to get there.
 func TestRoomThatANewcomerLeavesIsOfWhoWaits(t *testing.T) {
@@ -126,9 +133,7 @@ func TestRoomThatANewcomerLeavesIsOfWhoWaits(t *testing.T) {
 		e, a := one(t, Options{}, AppConfig{MaxInFlight: 1})
 		a.Place(serving(1))
 		early := enter(t, e)
-		paused := serving(1)
-		paused.State = Paused
-		a.Place(paused)
+		a.Place(paused(1))
 		g := parkOne(t, e, 0)
 		a.Place(serving(1))
 		time.Sleep(3 * releaseTick)
@@ -157,9 +162,7 @@ func TestANewcomerDoesNotSlipInBetween(t *testing.T) {
 	e, a := one(t, Options{}, AppConfig{MaxInFlight: 1})
 	a.Place(serving(1))
 	early := enter(t, e)
-	paused := serving(1)
-	paused.State = Paused
-	a.Place(paused)
+	a.Place(paused(1))
 	g := open(e)
 	if d := e.Decide(g); d.Kind != Park {
 		t.Fatalf("%+v", d)
@@ -357,9 +360,7 @@ func TestAnotherTryAtAnAppThatIsFullWaits(t *testing.T) {
 		a.Place(serving(1))
 		r := enter(t, e)
 		r.Minor = 1
-		paused := serving(1)
-		paused.State = Paused
-		a.Place(paused)
+		a.Place(paused(1))
 		waiting := visits(e, 5)
 		a.Place(serving(1))
 		time.Sleep(2 * releaseTick)
