@@ -156,8 +156,7 @@ func (t *tunnel) inEnded(err error) {
 		t.ends(edge.PartedByClient)
 		_ = t.up.CloseWrite() // the other direction finds out if this fails
 		t.finished.Store(true)
-		t.renew(&t.finished)
-		t.c.arm(watchReset) // nobody reads from it any more
+		t.watch()
 	case timedOut(err):
 	default:
 		t.ends(edge.PartedByClient)
@@ -175,7 +174,7 @@ func (t *tunnel) carryOut() edge.Cause {
 	parting := false
 	for {
 		c.clock.wait(phaseTunnel, 0)
-		t.renew(&t.finished)
+		t.watch()
 		n, err := t.up.Read(*buf)
 		was := c.clock.rest()
 		if n > 0 {
@@ -215,6 +214,16 @@ func (t *tunnel) carryOut() edge.Cause {
 func (t *tunnel) renew(ended *atomic.Bool) {
 	if ended.Load() {
 		t.c.clock.postpone(after(t.c.srv.now(), t.c.srv.opt.halfOpen), phaseTunnel, phaseLast)
+	}
+}
+
+// watch looks, once the client has ended what it sends and nobody reads from it any
+// more, for the app's next bytes or the client's leaving, whichever comes first. It
+// belongs to each wait: what the watcher tells between two is told to nobody.
+func (t *tunnel) watch() {
+	if t.finished.Load() {
+		t.renew(&t.finished)
+		t.c.arm(watchReset)
 	}
 }
 

@@ -19,7 +19,7 @@ type watcher struct {
 	wake int // eventfd that stops run
 	done chan struct{}
 
-	mu    sync.Mutex // guards armed and seq
+	mu    sync.Mutex // guards armed and seq, and the kernel's set with them
 	armed map[int32]watch
 	seq   int32
 }
@@ -76,13 +76,15 @@ func (w *watcher) arm(c *conn, events uint32) error {
 	return errors.Join(err, failed)
 }
 
+// add holds the lock until the kernel knows the watch: of two that arm one connection
+// at the same time, both have to end up with the same one's number.
 func (w *watcher) add(fd int32, events uint32, c *conn) error {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.seq++
 	_, again := w.armed[fd]
 	w.armed[fd], c.watched = watch{seq: w.seq, conn: c}, fd
 	ev := unix.EpollEvent{Events: events, Fd: fd, Pad: w.seq}
-	w.mu.Unlock()
 	op := unix.EPOLL_CTL_ADD
 	if again {
 		op = unix.EPOLL_CTL_MOD
