@@ -32,13 +32,16 @@ type Decision struct {
 //	Serving      hit          proxied; parks behind those that had parked, while they are
 //	                          let go; at MaxInFlight it is refused, unless it had parked
 //	                          or is tried again: then it waits on, and room is its
-//	                          before it is anybody's; at MaxInFlightPerClient refused
+//	                          before it is anybody's
 //	Holding      hit          parks
 //	Paused       hit          parks
 //	Maintenance  –            refused with the page
 //	Down         –            refused, wake failed
 //	Removed      –            decided about as if it came now: the app that has its host, else refused, no such host
 //	Fenced       –            refused, fenced
+//
+// Who is proxied or parks is one of MaxInFlightPerClient until it has ended; one more
+// is refused, in whatever state the app is, so that nobody waits for that.
 func (e *Edge) Decide(r *Request) Decision {
 	a := r.app
 	if a == nil {
@@ -66,6 +69,10 @@ func (e *Edge) Decide(r *Request) Decision {
 			r.makeRoom()
 			return Decision{Kind: Reply, Cause: CauseBodyTooLarge}
 		}
+		if !r.countFor(s.cfg.MaxInFlightPerClient) {
+			r.makeRoom()
+			return Decision{Kind: Reply, Cause: CauseClientAtCapacity}
+		}
 		if s.State != Serving || s.target == nil {
 			r.makeRoom()
 			return Decision{Kind: Park}
@@ -80,10 +87,6 @@ func (e *Edge) Decide(r *Request) Decision {
 		}
 		switch r.enter(s) {
 		case entered:
-			if !r.visitAs(s.cfg.MaxInFlightPerClient) {
-				r.makeRoom()
-				return Decision{Kind: Reply, Cause: CauseClientAtCapacity}
-			}
 			return r.hold(s.target)
 		case isFull:
 			if r.waits() {
@@ -116,6 +119,7 @@ func (r *Request) moves() bool {
 		return false
 	}
 	r.answered()
+	r.uncount()
 	if r.account != nil {
 		r.account.forgo()
 		r.account = nil
@@ -191,10 +195,10 @@ func (r *Request) Begin(now time.Time) {
 // let go and has no answer yet, or was inside and is tried again.
 func (r *Request) waits() bool { return r.granted && r.parking.ticket != 0 || r.retries > 0 }
 
-// visitAs counts the request for its client, if those inside the app at once are
-// bound for each.
-func (r *Request) visitAs(limit int) bool {
-	if limit <= 0 {
+// countFor counts the request for its client, once, if those that are inside the app or
+// wait for it are bound for each. It reports false if the client has limit already.
+func (r *Request) countFor(limit int) bool {
+	if limit <= 0 || r.guest.IsValid() {
 		return true
 	}
 	client := r.clientOf()

@@ -99,7 +99,6 @@ func (r *Request) giveBack(now int64) {
 		return
 	}
 	r.target = nil
-	r.departs()
 	r.counters.lastRelease.Store(uint64(now))
 	t.release()
 }
@@ -127,6 +126,7 @@ func (e *Edge) Finish(r *Request, res Result) (cut bool) {
 	took := time.Since(r.start)
 	r.giveBack(r.start.UnixNano() + int64(took))
 	r.answered()
+	r.uncount()
 	c := r.counters
 	if c == nil {
 		c = &e.unknown
@@ -181,8 +181,8 @@ func (r *Request) answered() {
 	}
 }
 
-// departs undoes visitAs.
-func (r *Request) departs() {
+// uncount undoes countFor.
+func (r *Request) uncount() {
 	if r.guest.IsValid() {
 		r.app.guests.Leave(r.guest)
 		r.guest = netip.Addr{}

@@ -291,34 +291,89 @@ func TestWhoIsRefusedLeavesNoRoom(t *testing.T) {
 	})
 }
 
-// Of two that are let go one is refused, as its client has another inside: that is room
-// for one.
-func TestRoomThatAClientMayNotHaveIsTheNextOnes(t *testing.T) {
+// Who waits is one of its client's already: one more is told at once, not when the app
+// serves, and whoever was parked is let in.
+func TestWhoIsOneTooManyOfItsClientIsToldBeforeItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, a := one(t, Options{}, AppConfig{MaxInFlight: 2, MaxInFlightPerClient: 1})
-		a.Place(Placement{State: Waking})
-		var all []*guest
-		for _, ip := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"} {
+		e, a := one(t, Options{}, AppConfig{MaxInFlightPerClient: 2})
+		as := func(ip string) *Request {
 			r := open(e)
 			r.Client = []byte(ip)
-			all = append(all, park(t, e, r))
+			return r
 		}
+		refused := func(ip string) {
+			t.Helper()
+			r := as(ip)
+			if d := e.Decide(r); d.Kind != Reply || d.Cause != CauseClientAtCapacity {
+				t.Fatalf("%+v", d)
+			}
+			end(e, r, Refused)
+		}
+		a.Place(Placement{State: Waking})
+		var all []*guest
+		for _, ip := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.2"} {
+			all = append(all, park(t, e, as(ip)))
+		}
+		refused("192.0.2.1")
 		a.Place(serving(1))
 		synctest.Wait()
-		<-all[0].verdict
-		<-all[1].verdict
+		for _, g := range all {
+			if c := <-g.verdict; c != CauseNone {
+				t.Fatal(c)
+			}
+			if d := e.Decide(g.r); d.Kind != Proxy {
+				t.Fatalf("%+v", d)
+			}
+		}
+		refused("192.0.2.1")
+		if !all[0].r.Retry() { // its place is its own until it has ended
+			t.Fatal("cut")
+		}
+		refused("192.0.2.1")
 		if d := e.Decide(all[0].r); d.Kind != Proxy {
 			t.Fatalf("%+v", d)
 		}
-		if d := e.Decide(all[1].r); d.Cause != CauseClientAtCapacity {
+		for _, g := range all {
+			end(e, g.r, Served)
+		}
+		if n := a.guests.Inside(); n != 0 {
+			t.Fatalf("%d clients are counted, and nobody is there", n)
+		}
+	})
+}
+
+// A request that goes over to another app is no longer one of its client's at the first.
+func TestWhoMovesToAnotherAppIsCountedThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := New(Options{})
+		t.Cleanup(e.Close)
+		if err := e.SetApps([]AppConfig{
+			{Name: "first", Hosts: []string{"app.test"}, MaxInFlightPerClient: 1},
+			{Name: "second", Hosts: []string{"*"}, MaxInFlightPerClient: 1},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		a, b := e.App("first"), e.App("second")
+		a.Place(Placement{State: Waking})
+		b.Place(serving(1))
+		r := open(e)
+		r.Client = []byte("192.0.2.1")
+		g := park(t, e, r)
+		a.Remove()
+		synctest.Wait()
+		if c := <-g.verdict; c != CauseNone {
+			t.Fatal(c)
+		}
+		if d := e.Decide(r); d.Kind != Proxy {
 			t.Fatalf("%+v", d)
 		}
-		end(e, all[1].r, Refused)
-		if in := free(t, e, all); len(in) != 1 || in[0] != all[2] || a.Stats().Parked != 2 {
-			t.Fatalf("%d took the room for one, %+v", len(in), a.Stats())
+		if n, m := a.guests.Inside(), b.guests.Inside(); n != 0 || m != 1 {
+			t.Fatalf("%d are counted at the first app, %d at the second", n, m)
 		}
-		a.Place(Placement{State: Down})
-		synctest.Wait()
+		end(e, r, Served)
+		if n := b.guests.Inside(); n != 0 {
+			t.Fatalf("%d are counted, and nobody is there", n)
+		}
 	})
 }
 

@@ -62,7 +62,7 @@ type Request struct {
 	account  *Account   // the books of the window it was accepted in; nil: none were open
 	awaited  bool       // the account waits for its answer
 	client   netip.Addr // what clientText names
-	guest    netip.Addr // counted in App.guests; zero: not
+	guest    netip.Addr // counted in App.guests as; zero: not
 	granted  bool       // let go by a lot that waits for the answer
 	open     bool
 	upgraded bool        // it has switched to another protocol
