@@ -26,6 +26,7 @@ type attempt struct {
 	bytesOut int64
 	fill     edge.Fill
 	copies   bool // what is left of the answer is not to be moved
+	pieces   pieces
 }
 
 // errBadBody is a request body that is not what its head said.

@@ -8,6 +8,27 @@ import (
 	"github.com/usher-edge/usher/edge/upstream"
 )
 
+// pieces are the last few that were moved.
+type pieces struct{ n, bytes int }
+
+const (
+	fewPieces  = 4
+	smallMoved = 16 << 10 // moved, a piece like this costs more than copied
+)
+
+// small is told of one more piece, and says whether the app writes in small ones. One
+// alone says nothing: it may be what was there when usher looked.
+func (p *pieces) small(size int) bool {
+	p.n++
+	p.bytes += size
+	if p.n < fewPieces {
+		return false
+	}
+	small := p.bytes < fewPieces*smallMoved
+	*p = pieces{}
+	return small
+}
+
 // moves says whether the next piece of an answer can go from the app's socket to the
 // client's within the kernel: most of a large answer can, if the cache wants no copy
 // and the client takes it as fast as it comes.
@@ -35,6 +56,7 @@ func (c *conn) move(up *upstream.Conn) (cause edge.Cause, done bool) {
 		return edge.CauseNone, false
 	}
 	size := p.Held()
+	x.copies = x.pieces.small(size)
 	left, cause := c.pour(up, p)
 	x.bytesOut += int64(size - p.Held() - len(left))
 	pipes.Put(p)

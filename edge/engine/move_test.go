@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/usher-edge/usher/edge"
+	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/upstream"
 )
 
 // noise is a body in which no piece is like another.
@@ -104,6 +107,66 @@ func TestWhatCannotBeMovedIsCopied(t *testing.T) {
 	}
 	if made := r.srv.stock.pipes.Made(); made != 0 {
 		t.Errorf("%d pipes were made", made)
+	}
+}
+
+// It may also refuse a client's socket when a piece is under way.
+func TestAPieceThatCannotBePouredIsCopied(t *testing.T) {
+	body := noise(1 << 20)
+	o := newOrigin(t, sending(body))
+	r := newRig(t, rigOptions{})
+	p := o.placement(1)
+	pool := upstream.NewPool(upstream.Options{Network: p.Network, Address: p.Address})
+	t.Cleanup(pool.Close)
+	up, err := pool.Get(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pool.Discard(up) })
+	var res http1.Response
+	if err := up.Ask([]byte("GET /1048576 HTTP/1.1\r\nHost: a\r\n\r\n"), nil, &res, []byte("GET")); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := up.Piece()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := len(got)
+	pipe, _, err := up.Move(&r.srv.stock.pipes)
+	if err != nil || pipe == nil {
+		t.Fatal(pipe, err)
+	}
+	size := pipe.Held()
+	f, err := os.OpenFile(filepath.Join(t.TempDir(), "f"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) // splice(2) refuses these
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	c := &conn{srv: r.srv, fd: int32(f.Fd())}
+	left, cause := c.pour(up, pipe)
+	if cause != edge.CauseNone || size == 0 || !bytes.Equal(left, body[at:at+size]) {
+		t.Errorf("%d bytes are left of %d, %s", len(left), size, cause)
+	}
+	if r.srv.stock.pipes.Put(pipe); r.srv.stock.pipes.Get() != nil {
+		t.Error("the next one would be tried")
+	}
+}
+
+func TestManySmallPiecesAreCopied(t *testing.T) {
+	for _, c := range []struct {
+		sizes []int
+		after int // so many
+	}{
+		{slices.Repeat([]int{200}, 9), 4},
+		{[]int{1, 200 << 10, 1, 1, 1, 1, 1, 1}, 8},
+		{slices.Repeat([]int{smallMoved}, 20), 0},
+		{slices.Concat(slices.Repeat([]int{208 << 10}, 5), slices.Repeat([]int{200}, 9)), 12},
+	} {
+		var p pieces
+		after := 1 + slices.IndexFunc(c.sizes, p.small)
+		if after != c.after {
+			t.Errorf("%v: copied after %d, want %d", c.sizes, after, c.after)
+		}
 	}
 }
 
