@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 
@@ -67,7 +68,7 @@ func verify(id Identity, generation uint64, group cgroup.Group) error {
 	}
 	start, err := StartTime(id.PID)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+		return unseen(err)
 	}
 	if start != id.StartTime {
 		return fmt.Errorf("%w: it started at tick %d, recorded is %d", ErrNotOurs, start, id.StartTime)
@@ -88,7 +89,7 @@ func verify(id Identity, generation uint64, group cgroup.Group) error {
 func verifyMark(pid int, generation uint64) error {
 	environ, err := cgroup.Environ(pid)
 	if err != nil {
-		return fmt.Errorf("%w: its environment cannot be read: %w", ErrNotOurs, err)
+		return unseen(err)
 	}
 	want := []byte(GenerationVariable + "=" + strconv.FormatUint(generation, 10))
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
@@ -98,3 +99,16 @@ func verifyMark(pid int, generation uint64) error {
 	}
 	return fmt.Errorf("%w: its environment does not hold %s", ErrNotOurs, want)
 }
+
+// unseen is ErrNotOurs if err, of a look at a process, says that it has ended, or that
+// it is somebody else's, into whose processes we may not look. Any other error, such as
+// having no descriptor left, says nothing about it.
+func unseen(err error) error {
+	if errors.Is(err, cgroup.ErrEnding) || ended(err) || errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+	}
+	return err
+}
+
+// ended reports whether an error of /proc means that there is no such process any more.
+func ended(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }

@@ -2,6 +2,7 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -207,4 +208,16 @@ func TestProcessIsAdoptedRightAfterItsExec(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What says nothing about a process does not say that it is gone: it may run.
+func TestAnErrorThatSaysNothingIsNotTakenForGone(t *testing.T) {
+	for err, gone := range map[error]bool{
+		unix.ENOENT: true, unix.ESRCH: true, cgroup.ErrEnding: true, unix.EACCES: true, unix.EPERM: true,
+		unix.EMFILE: false, unix.ENFILE: false, unix.ENOMEM: false, unix.EIO: false, cgroup.ErrInExec: false,
+	} {
+		if got := unseen(fmt.Errorf("look: %w", err)); errors.Is(got, ErrNotOurs) != gone || !errors.Is(got, err) {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,7 @@ func TestMain(m *testing.M) {
 
 // runApp is the app under test: `app MODE…`.
 func runApp(args []string) int {
+	runtime.LockOSThread() // to the main one
 	switch args[0] {
 	case "exit":
 		code, _ := strconv.Atoi(args[1])
@@ -66,6 +68,9 @@ func runApp(args []string) int {
 	case "facts":
 		printFacts()
 		return 0
+	}
+	if args[len(args)-1] == "headless" { // its main thread ends, and others go on
+		_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 	}
 	select {}
 }

@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/usher-edge/usher/activator/cgroup"
 )
@@ -54,11 +53,8 @@ func printedListeners(port int, sockets map[string]bool) error {
 // working directory.
 func OwnsUnix(group cgroup.Group, pid int, path string) (bool, error) {
 	sockets := map[string]bool{}
-	cwd, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd")
-	if err != nil {
-		cwd = "/"
-	}
-	err = collect("/proc/net/unix", func(r io.Reader) error { return unixListeners(r, path, cwd, sockets) })
+	dir := cwd(pid)
+	err := collect("/proc/net/unix", func(r io.Reader) error { return unixListeners(r, path, dir, sockets) })
 	if err == nil {
 		var owned bool
 		if owned, err = ownsAll(group, pid, sockets); err == nil {
@@ -180,21 +176,55 @@ func ownsAll(group cgroup.Group, pid int, sockets map[string]bool) (bool, error)
 
 // crossOff removes the sockets that pid has open.
 func crossOff(pid int, sockets map[string]bool) error {
-	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
-	names, err := readNames(dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		target, err := os.Readlink(dir + "/" + name)
+	for dir := range tasks(pid) {
+		names, err := readNames(dir + "/fd")
 		if err != nil {
-			continue // closed meanwhile
+			return err
 		}
-		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
-			delete(sockets, strings.TrimSuffix(inode, "]"))
+		for _, name := range names {
+			target, err := os.Readlink(dir + "/fd/" + name)
+			if err != nil {
+				continue // closed meanwhile
+			}
+			if inode, ok := strings.CutPrefix(target, "socket:["); ok {
+				delete(sockets, strings.TrimSuffix(inode, "]"))
+			}
+		}
+		if len(names) > 0 {
+			return nil
 		}
 	}
 	return nil
+}
+
+// cwd is the working directory of a process, / if it cannot be told.
+func cwd(pid int) string {
+	for dir := range tasks(pid) {
+		if path, err := os.Readlink(dir + "/cwd"); err == nil {
+			return path
+		}
+	}
+	return "/"
+}
+
+// tasks yields where in /proc to ask what all threads of a process share: first for
+// its main one, which has none of that any more if it has ended and the others go on.
+func tasks(pid int) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		dir := "/proc/" + strconv.Itoa(pid)
+		if !yield(dir) {
+			return
+		}
+		threads, err := readNames(dir + "/task")
+		if err != nil {
+			return // what was asked of the main thread failed as well
+		}
+		for _, thread := range threads {
+			if !yield(dir + "/task/" + thread) {
+				return
+			}
+		}
+	}
 }
 
 // readNames lists a /proc directory; a process that is gone has none.
@@ -207,7 +237,7 @@ func readNames(dir string) ([]string, error) {
 			return names, nil
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+	if ended(err) {
 		return nil, nil
 	}
 	return nil, err

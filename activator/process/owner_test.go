@@ -3,6 +3,7 @@ package process
 import (
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -64,6 +65,30 @@ func TestPortOfAGrandchildBelongsToTheGeneration(t *testing.T) {
 		l.Path, l.Args = "/bin/sh", []string{"sh", "-c", self + " app listen 127.0.0.1:0 & wait"}
 		p := mustStart(t, g, &l)
 		wantOwner(t, l.Group, p.Identity().PID, listenPort(t, l), true)
+	})
+}
+
+// Neither its descriptors nor its directory are to be had from its main thread then.
+func TestWhatAProcessListensOnIsItsOwnWhenItsMainThreadHasEnded(t *testing.T) {
+	headless := func(t *testing.T, pid int) {
+		eventually(t, "the main thread has ended", func() bool {
+			raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			return err == nil && strings.Contains(string(raw), ") Z ")
+		})
+	}
+	onEachGround(t, func(t *testing.T, g *ground) {
+		l := app(t, "listen", "127.0.0.1:0", "headless")
+		pid, port := mustStart(t, g, &l).Identity().PID, listenPort(t, l)
+		headless(t, pid)
+		wantOwner(t, l.Group, pid, port, true)
+
+		u := app(t, "listen_unix", "sock", "headless")
+		pid = mustStart(t, g, &u).Identity().PID
+		output(t, u, "listening")
+		headless(t, pid)
+		if got, err := OwnsUnix(u.Group, pid, filepath.Join(u.Dir, "sock")); err != nil || !got {
+			t.Errorf("got %v, %v", got, err)
+		}
 	})
 }
 
