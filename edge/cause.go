@@ -176,7 +176,7 @@ func (c Cause) appVerdict() Verdict {
 	case CauseFirstByteTimeout:
 		return Verdict{504, "http_response_timeout", "first-byte-timeout", "The app took too long to answer.", false}
 	case CauseDrainCut:
-		return Verdict{503, "connection_terminated", "drain-cut", "The app was ended before it had answered.", true}
+		return Verdict{502, "connection_terminated", "drain-cut", "This request was ended before the app had answered it.", false}
 	case CauseClientGone:
 		return Verdict{499, "", "client-gone", "", false}
 	case CauseSlowClient:

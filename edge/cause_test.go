@@ -49,7 +49,7 @@ func TestCausesHaveTheStatusesOfTheDesign(t *testing.T) {
 	for c, want := range map[Cause]int{
 		CauseNoSuchHost: 404, CauseNoRelease: 503, CauseWakeFailed: 503, CauseCrashed: 503, CauseParkFull: 503, CauseParkTimeout: 504,
 		CauseConnectTimeout: 504, CauseNoSuchName: 502, CauseNoDescriptors: 503,
-		CauseConnectRefused: 502, CauseDiedBeforeResponse: 502, CauseFirstByteTimeout: 504, CauseClientGone: 499,
+		CauseConnectRefused: 502, CauseDiedBeforeResponse: 502, CauseDrainCut: 502, CauseFirstByteTimeout: 504, CauseClientGone: 499,
 		CauseDraining: 503, CauseMaintenance: 503, CauseBodyTooLarge: 413, CauseLoop: 508, CauseFenced: 503,
 		CauseClientParkFull: 429, CauseClientAtCapacity: 429, CauseClientConnections: 429, CauseAtCapacity: 503,
 	} {

@@ -54,7 +54,6 @@ type conn struct {
 	waitUntil atomic.Uint64                // moment: the deadline of a wait for the app
 	armed     atomic.Bool                  // the watcher knows the connection
 	watched   int32                        // by that number; guarded by the watcher's lock
-	cutShort  atomic.Bool                  // Shutdown's time was up
 	answered  atomic.Uint32                // how far the answer has come: answerBegun and so on
 	finished  atomic.Bool                  // the watcher saw the client close its sending side
 	taken     uint64                       // the sweeper's: what the client had taken when it last looked

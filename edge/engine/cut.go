@@ -98,8 +98,5 @@ func (c *conn) beginsOwn() bool {
 // may follow it on its connection: whoever cut it may not be done with that.
 func (c *conn) whyCut() edge.Cause {
 	c.keep = false
-	if c.cutShort.Load() {
-		return edge.CauseDraining
-	}
 	return edge.CauseDrainCut
 }

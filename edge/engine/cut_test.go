@@ -138,7 +138,7 @@ func TestWhoIsCutBeforeItsAnswerBeginsIsToldSo(t *testing.T) {
 					return
 				}
 				g := c.takeIn(method)
-				if g.status != 503 || !g.whole || g.reset || g.header("Retry-After") == "" ||
+				if g.status != 502 || !g.whole || g.reset || g.header("Retry-After") != "" ||
 					g.header("Connection") != "close" && g.header("Connection") != "" || !strings.Contains(g.header("Proxy-Status"), "connection_terminated") {
 					t.Fatalf("%+v", g)
 				}
@@ -180,7 +180,7 @@ func TestShutdownTellsWhoHasNoAnswerYetWhenItsTimeIsUp(t *testing.T) {
 	if d := time.Since(began); d > patience {
 		t.Errorf("it took %v", d)
 	}
-	if g := a.takeIn("GET"); g.status != 503 || !g.whole || g.reset || g.header("Retry-After") == "" {
+	if g := a.takeIn("GET"); g.status != 502 || !g.whole || g.reset || g.header("Retry-After") != "" {
 		t.Errorf("%+v", g)
 	}
 	b.wantReset()
@@ -188,7 +188,7 @@ func TestShutdownTellsWhoHasNoAnswerYetWhenItsTimeIsUp(t *testing.T) {
 		t.Errorf("half a head: %q, %v", rest, err)
 	}
 	for _, e := range r.logged() {
-		n, want := e.Result, edge.Result{Ending: edge.Refused, Cause: edge.CauseDraining, Status: 503, BytesOut: pageSize(edge.CauseDraining)}
+		n, want := e.Result, edge.Result{Ending: edge.Failed, Cause: edge.CauseDrainCut, Status: 502, BytesOut: pageSize(edge.CauseDrainCut)}
 		if string(e.Target) == "/body" {
 			want = edge.Result{Ending: edge.Failed, Cause: edge.CauseDrainCut, Status: 200, BytesOut: 5}
 		}

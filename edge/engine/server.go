@@ -154,7 +154,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		err = fmt.Errorf("shut down: %w", ctx.Err())
 		s.noWork()
 		for _, c := range s.all() {
-			c.cutShort.Store(true)
 			c.Cut()
 		}
 		s.lastWords(gone)

@@ -202,7 +202,7 @@ func TestTheEndOfADrainCutsWhatIsLeft(t *testing.T) {
 	other.want(200, "new")
 	r.app.Cut(1)
 	a.wantReset()
-	if a := b.status(503); !a.Close || a.Header.Get("Retry-After") == "" {
+	if a := b.status(502); !a.Close || a.Header.Get("Retry-After") != "" {
 		t.Errorf("%v", a.Header)
 	}
 	select {

@@ -64,8 +64,8 @@ func TestWhatOutlastsTheDrainIsCutAndCounted(t *testing.T) {
 	u.must("deploy", "hello", hello(t, "v2"), "--wait=drained")
 	took := time.Since(begun)
 	a := <-slow
-	if a.err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || !a.last {
-		t.Errorf("want 503, got %s", a)
+	if a.err != nil || a.status != http.StatusBadGateway || a.header.Get("Retry-After") != "" || !a.last {
+		t.Errorf("want 502, got %s", a)
 	}
 	if took < 700*time.Millisecond || took > 15*time.Second { // the request would take 20s
 		t.Errorf("drained after %s", took)
