@@ -740,6 +740,8 @@ func (l *life) sort() {
 				l.in = append(l.in, v)
 			case d.Kind == Reply && d.Cause == CauseAtCapacity && v.r.parked > 0:
 				l.t.Errorf("it was parked for %v, and is refused as the app is full", v.r.parked)
+			case d.Kind == Reply && d.Cause == CauseClientAtCapacity && (v.r.parked > 0 || v.r.retries > 0):
+				l.t.Errorf("it was parked for %v and tried again %d times, and is refused for its client's others", v.r.parked, v.r.retries)
 			default:
 				end(l.e, v.r, Refused)
 				l.done++
@@ -806,6 +808,9 @@ func TestWhateverHappensRoomIsUsedAndNobodyIsForgotten(t *testing.T) {
 			}
 			if s := a.Stats(); len(l.out) != 0 || s.Parked != 0 || s.InFlight != 0 || s.Accepted != l.done || s.Open() != 0 || s.DrainCut != 0 {
 				t.Fatalf("seed %d: %d wait, %d are done, %+v", seed, len(l.out), l.done, s)
+			}
+			if n := a.guests.Inside(); n != 0 {
+				t.Fatalf("seed %d: %d clients are counted, and nobody is there", seed, n)
 			}
 		})
 	}
