@@ -328,6 +328,31 @@ func TestWhatCannotBeAdoptedIsNotTakenForGone(t *testing.T) {
 	})
 }
 
+// Usher begins with all its apps at once, and may have no descriptor left for one of
+// them just then. That app serves, and is not stopped for it.
+func TestWhatCannotBeLookedAtForAMomentIsAdopted(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.apply(r.app("v1", hold))
+		r.get("v1")
+		was := r.status()
+		r.crash()
+		r.w.adoptErr = errors.New("read stat of pid 7: too many open files")
+		r.start(0)
+		go func() {
+			time.Sleep(adoptPause + adoptPause/2)
+			r.w.mu.Lock()
+			defer r.w.mu.Unlock()
+			r.w.adoptErr = nil
+		}()
+		r.apply(r.apps...)
+		settle(10 * time.Second)
+		if is := r.wantState("awake"); is.PID != was.PID || is.Generation != was.Generation {
+			t.Errorf("before %+v\nafter %+v", was, is)
+		}
+		r.get("v1")
+	})
+}
+
 func TestARestartThatIsOwedIsDoneOnceAfterACrash(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.apply(r.app("v1 last=5s", hold))

@@ -156,8 +156,30 @@ func (r *runner) adopt(run store.Run) lc.Found {
 	return f
 }
 
+// How often usher looks for a process when it cannot say whether it is there: who is
+// not adopted is stopped, and mostly such a thing is over in a moment.
+const (
+	adoptTries = 5
+	adoptPause = 200 * time.Millisecond
+)
+
+// find is Backend.Adopt, tried again after an error.
+func (a *Activator) find(run store.Run) (child Child, err error) {
+	for try := 1; ; try++ {
+		child, err = a.backend.Adopt(run)
+		if err == nil || try == adoptTries {
+			return child, err
+		}
+		select {
+		case <-time.After(adoptPause):
+		case <-a.life.Done():
+			return nil, err
+		}
+	}
+}
+
 func (r *runner) adoptChild(g *generation, f *lc.Found) {
-	child, err := r.act.backend.Adopt(g.run)
+	child, err := r.act.find(g.run)
 	if err != nil {
 		g.lost = true
 		r.log().Error("cannot adopt a process; nothing is started in its place until it is proven gone", "generation", g.run.Generation, "pid", g.run.PID, "error", err)

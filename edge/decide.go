@@ -1,6 +1,9 @@
 package edge
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Kind is what to do with a request.
 type Kind uint8
@@ -40,8 +43,9 @@ type Decision struct {
 //	Removed      –            decided about as if it came now: the app that has its host, else refused, no such host
 //	Fenced       –            refused, fenced
 //
-// Who is proxied or parks is one of MaxInFlightPerClient until it has ended; one more
-// is refused, in whatever state the app is, so that nobody waits for that.
+// Who is proxied or parks is one of MaxInFlightPerClient until it has ended or is
+// answered by usher; one more is refused, in whatever state the app is, so that nobody
+// waits for that.
 func (e *Edge) Decide(r *Request) Decision {
 	a := r.app
 	if a == nil {
@@ -58,20 +62,18 @@ func (e *Edge) Decide(r *Request) Decision {
 			continue
 		}
 		if c := s.refusal(); c != CauseNone {
-			r.makeRoom()
-			return Decision{Kind: Reply, Cause: c}
+			return r.turnAway(c)
 		}
 		if found := r.lookup(s); found.Result == CacheHit {
 			r.makeRoom()
+			r.uncount()
 			return Decision{Kind: Hit, Found: found}
 		}
 		if limit := s.cfg.MaxBody; limit > 0 && r.Length > limit {
-			r.makeRoom()
-			return Decision{Kind: Reply, Cause: CauseBodyTooLarge}
+			return r.turnAway(CauseBodyTooLarge)
 		}
 		if !r.countFor(s.cfg.MaxInFlightPerClient) {
-			r.makeRoom()
-			return Decision{Kind: Reply, Cause: CauseClientAtCapacity}
+			return r.turnAway(CauseClientAtCapacity)
 		}
 		if s.State != Serving || s.target == nil {
 			r.makeRoom()
@@ -83,7 +85,7 @@ func (e *Edge) Decide(r *Request) Decision {
 			return Decision{Kind: Park}
 		}
 		if s.cfg.MaxInFlight > 0 && !r.waits() && s.target.owed.Load() {
-			return Decision{Kind: Reply, Cause: CauseAtCapacity}
+			return r.turnAway(CauseAtCapacity)
 		}
 		switch r.enter(s) {
 		case entered:
@@ -92,7 +94,7 @@ func (e *Edge) Decide(r *Request) Decision {
 			if r.waits() {
 				return Decision{Kind: Park}
 			}
-			return Decision{Kind: Reply, Cause: CauseAtCapacity}
+			return r.turnAway(CauseAtCapacity)
 		case isRetired:
 			if a.slot.Load() == s {
 				return Decision{Kind: Park} // it is being put to sleep
@@ -119,6 +121,7 @@ func (r *Request) moves() bool {
 		return false
 	}
 	r.answered()
+	r.makeRoom()
 	r.uncount()
 	if r.account != nil {
 		r.account.forgo()
@@ -150,6 +153,13 @@ func (r *Request) makeRoom() {
 		r.target = nil
 		t.release()
 	}
+}
+
+// turnAway has the request answered by usher: it is in nobody's way any more.
+func (r *Request) turnAway(c Cause) Decision {
+	r.makeRoom()
+	r.uncount()
+	return Decision{Kind: Reply, Cause: c}
 }
 
 // hold notes that the request is under way to the target that it has been counted into.
@@ -196,10 +206,14 @@ func (r *Request) Begin(now time.Time) {
 func (r *Request) waits() bool { return r.granted && r.parking.ticket != 0 || r.retries > 0 }
 
 // countFor counts the request for its client, once, if those that are inside the app or
-// wait for it are bound for each. It reports false if the client has limit already.
+// wait for it are bound for each. It reports false if the client has limit already, but
+// not for a request that was here before there was a limit.
 func (r *Request) countFor(limit int) bool {
 	if limit <= 0 || r.guest.IsValid() {
 		return true
+	}
+	if r.parking.ticket != 0 || r.retries > 0 {
+		limit = math.MaxInt
 	}
 	client := r.clientOf()
 	if !r.app.guests.Enter(client, limit) {

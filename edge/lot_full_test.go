@@ -342,6 +342,141 @@ func TestWhoIsOneTooManyOfItsClientIsToldBeforeItWaits(t *testing.T) {
 	})
 }
 
+// Who is answered by usher is neither inside nor waits, however long its client takes to
+// read that.
+func TestWhoIsAnsweredByUsherIsNotOneOfItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{Cache: hits{}}, AppConfig{MaxInFlight: 1, MaxInFlightPerClient: 1, CacheEnabled: true})
+		as := func(ip string) *Request {
+			r := open(e)
+			r.Client = []byte(ip)
+			return r
+		}
+		want := func(inside int, when string) {
+			t.Helper()
+			if n := a.guests.Inside(); n != inside {
+				t.Errorf("%s: %d clients are counted, want %d", when, n, inside)
+			}
+		}
+		a.Place(Placement{State: Waking})
+		g := park(t, e, as("192.0.2.1"))
+		want(1, "parked")
+		p := serving(1)
+		p.CacheGen = 1
+		a.Place(p)
+		synctest.Wait()
+		<-g.verdict
+		g.r.Target = []byte("/cached")
+		if d := e.Decide(g.r); d.Kind != Hit {
+			t.Fatalf("%+v", d)
+		}
+		want(0, "answered from the cache")
+		end(e, g.r, Cached)
+
+		first := as("192.0.2.1")
+		if d := e.Decide(first); d.Kind != Proxy {
+			t.Fatalf("%+v", d)
+		}
+		second := as("192.0.2.2")
+		if d := e.Decide(second); d.Cause != CauseAtCapacity {
+			t.Fatalf("%+v", d)
+		}
+		want(1, "refused by an app that is full")
+		end(e, second, Refused)
+		if !first.Retry() {
+			t.Fatal("cut")
+		}
+		a.Place(Placement{State: Down})
+		if d := e.Decide(first); d.Cause != CauseWakeFailed {
+			t.Fatalf("%+v", d)
+		}
+		want(0, "refused by an app that is down")
+		end(e, first, Refused)
+	})
+}
+
+// A limit that comes with a reload refuses nobody who waits, or was inside and is tried
+// again. They count for it.
+func TestALimitThatIsNewRefusesNobodyWhoWasThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, a := one(t, Options{}, AppConfig{})
+		as := func() *Request {
+			r := open(e)
+			r.Client = []byte("192.0.2.1")
+			return r
+		}
+		a.Place(serving(1))
+		again := as()
+		if d := e.Decide(again); d.Kind != Proxy {
+			t.Fatalf("%+v", d)
+		}
+		a.Place(Placement{State: Holding})
+		all := []*guest{park(t, e, as()), park(t, e, as()), park(t, e, as())}
+		if err := e.SetApps([]AppConfig{{Name: "app", Hosts: []string{"*"}, MaxInFlightPerClient: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		a.Place(serving(2))
+		if in := free(t, e, all); len(in) != len(all) {
+			t.Fatalf("%d of %d are inside", len(in), len(all))
+		}
+		if !again.Retry() {
+			t.Fatal("cut")
+		}
+		if d := e.Decide(again); d.Kind != Proxy {
+			t.Fatalf("%+v", d)
+		}
+		for _, r := range []*Request{again, all[0].r, all[1].r, all[2].r} {
+			one := as()
+			if d := e.Decide(one); d.Cause != CauseClientAtCapacity {
+				t.Fatalf("%+v", d)
+			}
+			end(e, one, Refused)
+			end(e, r, Served)
+		}
+		if d := e.Decide(as()); d.Kind != Proxy {
+			t.Fatalf("%+v", d)
+		}
+	})
+}
+
+// Who is let go to an app with room for so many is inside it. If that app is removed
+// then, it gives the room back before it waits for another.
+func TestWhoMovesToAnotherAppLeavesNothingInsideTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := New(Options{})
+		t.Cleanup(e.Close)
+		if err := e.SetApps([]AppConfig{
+			{Name: "first", Hosts: []string{"app.test"}, MaxInFlight: 1},
+			{Name: "second", Hosts: []string{"*"}, MaxInFlight: 2 * releaseFirst},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		a, b := e.App("first"), e.App("second")
+		a.Place(Placement{State: Waking})
+		b.Place(Placement{State: Waking})
+		moved := park(t, e, open(e))
+		for range 2 * releaseFirst {
+			r := open(e)
+			r.Host = []byte("other.test")
+			park(t, e, r)
+		}
+		a.Place(serving(1))
+		b.Place(serving(2))
+		synctest.Wait()
+		if c := <-moved.verdict; c != CauseNone || a.Stats().InFlight != 1 {
+			t.Fatalf("%s, %+v", c, a.Stats())
+		}
+		gone := a.Drained(1)
+		a.Remove()
+		if d := e.Decide(moved.r); d.Kind != Park { // behind those that wait for the second
+			t.Fatalf("%+v", d)
+		}
+		if !isClosed(gone) {
+			t.Error("it waits for the second app inside the first")
+		}
+	})
+}
+
 // A request that goes over to another app is no longer one of its client's at the first.
 func TestWhoMovesToAnotherAppIsCountedThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -605,6 +740,8 @@ func (l *life) sort() {
 				l.in = append(l.in, v)
 			case d.Kind == Reply && d.Cause == CauseAtCapacity && v.r.parked > 0:
 				l.t.Errorf("it was parked for %v, and is refused as the app is full", v.r.parked)
+			case d.Kind == Reply && d.Cause == CauseClientAtCapacity && (v.r.parked > 0 || v.r.retries > 0):
+				l.t.Errorf("it was parked for %v and tried again %d times, and is refused for its client's others", v.r.parked, v.r.retries)
 			default:
 				end(l.e, v.r, Refused)
 				l.done++
@@ -671,6 +808,9 @@ func TestWhateverHappensRoomIsUsedAndNobodyIsForgotten(t *testing.T) {
 			}
 			if s := a.Stats(); len(l.out) != 0 || s.Parked != 0 || s.InFlight != 0 || s.Accepted != l.done || s.Open() != 0 || s.DrainCut != 0 {
 				t.Fatalf("seed %d: %d wait, %d are done, %+v", seed, len(l.out), l.done, s)
+			}
+			if n := a.guests.Inside(); n != 0 {
+				t.Fatalf("seed %d: %d clients are counted, and nobody is there", seed, n)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -51,8 +52,10 @@ func environOf(first Stat) (raw []byte, err error) {
 		if before.memory.size != 0 {
 			raw, rerr = os.ReadFile(dir + "/environ")
 		}
-		// Who has just lost its memory has no environment: the stat tells why.
-		if rerr != nil && !ended(rerr) {
+		// Who has just lost its memory has no environment, and what it shows instead is
+		// root's: the stat tells why.
+		hidden := errors.Is(rerr, fs.ErrPermission)
+		if rerr != nil && !hidden && !ended(rerr) {
 			return nil, fmt.Errorf("read environment of pid %d: %w", first.PID, rerr)
 		}
 		after, from, err := lookInto(first.PID)
@@ -61,6 +64,8 @@ func environOf(first Stat) (raw []byte, err error) {
 			err = unix.ESRCH
 		case err == nil && after.memory.size == 0:
 			err = ErrEnding
+		case err == nil && hidden && from == dir:
+			err = rerr
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read environment of pid %d: %w", first.PID, err)

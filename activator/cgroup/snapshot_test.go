@@ -17,12 +17,19 @@ import (
 // roleVariable makes the test program something else than a test.
 const roleVariable = "USHER_CGROUP_ROLE"
 
+const nobody = 54321
+
 // play is a process that does with its threads what a shell cannot.
 func play(role string) {
 	switch role {
 	case "headless": // its main thread ends, and others go on
 		runtime.LockOSThread() // of which main is the only goroutine, as it is in TestMain
 		_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
+	case "headless-nobody": // as another user
+		if err := errors.Join(syscall.Setuid(nobody), unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)); err != nil {
+			panic(err)
+		}
+		play("headless")
 	case "thread-exec": // a thread that is not the main one executes a program, for ever
 		self, err := os.Executable()
 		if err != nil {
@@ -133,6 +140,36 @@ func TestAProcessIsSeenWhoseMainThreadHasEnded(t *testing.T) {
 	marked, err := FindMarked(mark)
 	if err != nil || !slices.ContainsFunc(marked, func(m Marked) bool { return m.PID == leader }) {
 		t.Errorf("marked %v, %v; want %d in it", marked, err, leader)
+	}
+}
+
+// The main thread may end between the look at it and that at the environment. What is
+// left of it is root's, and not hidden from its own user.
+func TestAnEnvironmentIsNotHiddenBecauseAThreadHasEnded(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be somebody else")
+	}
+	mark := "USHER_TEST_MARK=" + t.TempDir()
+	pid := actor(t, "headless-nobody", mark).Process.Pid
+	eventually(t, "the main thread has ended", func() bool {
+		raw, err := readStatLine(procDir(pid))
+		return err == nil && bytes.Contains(raw, []byte(") Z "))
+	})
+	before, _, err := lookInto(pid) // with the memory that its main thread had
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Setfsuid(nobody); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := environOf(before)
+	if back := unix.Setfsuid(0); back != nil {
+		t.Fatal(back)
+	}
+	if err != nil || !holdsAll(raw, []string{mark}) {
+		t.Errorf("%q, %v", raw, err)
 	}
 }
 

@@ -86,8 +86,15 @@ func verify(id Identity, generation uint64, group cgroup.Group) error {
 	return nil
 }
 
+// environLooks is how often the environment is read of a process that is in an exec all
+// the while: most of a second, all in all.
+const environLooks = 4
+
 func verifyMark(pid int, generation uint64) error {
 	environ, err := cgroup.Environ(pid)
+	for look := 1; look < environLooks && errors.Is(err, cgroup.ErrInExec); look++ {
+		environ, err = cgroup.Environ(pid)
+	}
 	if err != nil {
 		return unseen(err)
 	}
@@ -101,10 +108,12 @@ func verifyMark(pid int, generation uint64) error {
 }
 
 // unseen is ErrNotOurs if err, of a look at a process, says that it has ended, or that
-// it is somebody else's, into whose processes we may not look. Any other error, such as
-// having no descriptor left, says nothing about it.
+// it is somebody else's, into whose processes we may not look, or that there is nothing
+// to be seen: one that has given away the memory of its environment looks like in an
+// exec for good, and would be looked for, for good. Any other error, such as having no
+// descriptor left, says nothing about it.
 func unseen(err error) error {
-	if errors.Is(err, cgroup.ErrEnding) || ended(err) || errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, cgroup.ErrEnding) || ended(err) || errors.Is(err, fs.ErrPermission) || errors.Is(err, cgroup.ErrInExec) {
 		return fmt.Errorf("%w: %w", ErrNotOurs, err)
 	}
 	return err

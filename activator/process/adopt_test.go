@@ -210,11 +210,26 @@ func TestProcessIsAdoptedRightAfterItsExec(t *testing.T) {
 	})
 }
 
+// It cannot be adopted, but it can be stopped, or nothing would ever be started in its
+// place.
+func TestAProcessWithoutAnEnvironmentIsNotOurs(t *testing.T) {
+	g := onSessions(t)
+	l := app(t, "bare")
+	l.Env = []string{"LARGE=" + strings.Repeat("x", 5*os.Getpagesize())} // what else is there is needed
+	p := mustStart(t, g, &l)
+	output(t, l, "bare")
+	if _, err := Adopt(p.Identity(), l.Generation, l.Group); !errors.Is(err, ErrNotOurs) {
+		t.Errorf("got %v", err)
+	}
+	mustStop(t, p, l.Group, 0)
+}
+
 // What says nothing about a process does not say that it is gone: it may run.
 func TestAnErrorThatSaysNothingIsNotTakenForGone(t *testing.T) {
 	for err, gone := range map[error]bool{
 		unix.ENOENT: true, unix.ESRCH: true, cgroup.ErrEnding: true, unix.EACCES: true, unix.EPERM: true,
-		unix.EMFILE: false, unix.ENFILE: false, unix.ENOMEM: false, unix.EIO: false, cgroup.ErrInExec: false,
+		cgroup.ErrInExec: true, // all the while, see verifyMark
+		unix.EMFILE:      false, unix.ENFILE: false, unix.ENOMEM: false, unix.EIO: false,
 	} {
 		if got := unseen(fmt.Errorf("look: %w", err)); errors.Is(got, ErrNotOurs) != gone || !errors.Is(got, err) {
 			t.Errorf("%v: %v", err, got)

@@ -2,6 +2,7 @@ package process
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,6 +66,12 @@ func runApp(args []string) int {
 			return 1
 		}
 		fmt.Println("listening")
+	case "bare":
+		if err := dropEnviron(); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println("bare")
 	case "facts":
 		printFacts()
 		return 0
@@ -73,6 +80,24 @@ func runApp(args []string) int {
 		_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 	}
 	select {}
+}
+
+// dropEnviron gives the last page of the environment back.
+func dropEnviron() error {
+	raw, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return err
+	}
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+	end, err := strconv.ParseUint(fields[48], 10, 64)
+	if err != nil {
+		return err
+	}
+	page := uint64(os.Getpagesize())
+	if _, _, errno := syscall.Syscall(syscall.SYS_MUNMAP, uintptr((end-1)&^(page-1)), uintptr(page), 0); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // printFacts prints what the app was given.

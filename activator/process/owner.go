@@ -174,12 +174,15 @@ func ownsAll(group cgroup.Group, pid int, sockets map[string]bool) (bool, error)
 	return false, errors.Join(errs...)
 }
 
-// crossOff removes the sockets that pid has open.
+// crossOff removes the sockets that pid has open. A thread that has ended is root's, so
+// that it may not be looked into says nothing about the others.
 func crossOff(pid int, sockets map[string]bool) error {
+	var failed error
 	for dir := range tasks(pid) {
 		names, err := readNames(dir + "/fd")
 		if err != nil {
-			return err
+			failed = err
+			continue
 		}
 		for _, name := range names {
 			target, err := os.Readlink(dir + "/fd/" + name)
@@ -194,7 +197,7 @@ func crossOff(pid int, sockets map[string]bool) error {
 			return nil
 		}
 	}
-	return nil
+	return failed
 }
 
 // cwd is the working directory of a process, / if it cannot be told.

@@ -5,9 +5,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/usher-edge/usher/activator/cgroup"
 )
@@ -68,14 +71,17 @@ func TestPortOfAGrandchildBelongsToTheGeneration(t *testing.T) {
 	})
 }
 
+// headless waits until the main thread of a process has ended.
+func headless(t *testing.T, pid int) {
+	t.Helper()
+	eventually(t, "the main thread has ended", func() bool {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && strings.Contains(string(raw), ") Z ")
+	})
+}
+
 // Neither its descriptors nor its directory are to be had from its main thread then.
 func TestWhatAProcessListensOnIsItsOwnWhenItsMainThreadHasEnded(t *testing.T) {
-	headless := func(t *testing.T, pid int) {
-		eventually(t, "the main thread has ended", func() bool {
-			raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			return err == nil && strings.Contains(string(raw), ") Z ")
-		})
-	}
 	onEachGround(t, func(t *testing.T, g *ground) {
 		l := app(t, "listen", "127.0.0.1:0", "headless")
 		pid, port := mustStart(t, g, &l).Identity().PID, listenPort(t, l)
@@ -87,6 +93,32 @@ func TestWhatAProcessListensOnIsItsOwnWhenItsMainThreadHasEnded(t *testing.T) {
 		output(t, u, "listening")
 		headless(t, pid)
 		if got, err := OwnsUnix(u.Group, pid, filepath.Join(u.Dir, "sock")); err != nil || !got {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+}
+
+// What is in /proc of a thread that has ended is root's. An usher that is not root may
+// not look there, and has to look at the others.
+func TestAMainThreadThatHasEndedIsClosedToItsOwnUser(t *testing.T) {
+	needRoot(t) // to be somebody else; all the other tests are of this if nobody is root
+	onEachGround(t, func(t *testing.T, g *ground) {
+		l := app(t, "listen", "127.0.0.1:0", "headless")
+		uid, gid := uint32(54321), uint32(54322)
+		l.UID, l.GID, l.Path = &uid, &gid, "server"
+		copySelf(t, l.Dir, l.Path)
+		pid, port := mustStart(t, g, &l).Identity().PID, listenPort(t, l)
+		headless(t, pid)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := unix.Setfsuid(int(uid)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := OwnsPort(l.Group, pid, port)
+		if back := unix.Setfsuid(0); back != nil {
+			t.Fatal(back)
+		}
+		if err != nil || !got {
 			t.Errorf("got %v, %v", got, err)
 		}
 	})
