@@ -22,7 +22,7 @@ type App struct {
 	crowds   crowds
 	next     atomic.Pointer[Target]   // made ready by Warm; nil: none is
 	counters atomic.Pointer[counters] // nil: folded, or no request has come yet
-	guests   clients.Counts           // requests inside or parked, of apps that bound them per client
+	guests   clients.Counts           // requests inside, of apps that bound them per client
 
 	// mu puts placements in order and guards left. Only slot stores happen under
 	// it: no target is retired, no pool touched and nobody woken.

@@ -46,8 +46,8 @@ type AppConfig struct {
 	// one more is refused with 503, but for one that was parked or is tried again,
 	// which waits.
 	MaxInFlight int
-	// MaxInFlightPerClient bounds the requests of one client that are inside the app
-	// or parked for it; one more is refused with 429. 0 means no bound.
+	// MaxInFlightPerClient bounds those of one client; one more is refused with 429,
+	// but for one that was parked or is tried again. 0 means no bound.
 	MaxInFlightPerClient int
 
 	// MaintenancePage is shown in state Maintenance. The zero value means the one

@@ -35,17 +35,14 @@ type Decision struct {
 //	Serving      hit          proxied; parks behind those that had parked, while they are
 //	                          let go; at MaxInFlight it is refused, unless it had parked
 //	                          or is tried again: then it waits on, and room is its
-//	                          before it is anybody's
+//	                          before it is anybody's; at MaxInFlightPerClient it is
+//	                          refused, unless it had parked or is tried again
 //	Holding      hit          parks
 //	Paused       hit          parks
 //	Maintenance  –            refused with the page
 //	Down         –            refused, wake failed
 //	Removed      –            decided about as if it came now: the app that has its host, else refused, no such host
 //	Fenced       –            refused, fenced
-//
-// Who is proxied or parks is one of MaxInFlightPerClient until it has ended or is
-// answered by usher; one more is refused, in whatever state the app is, so that nobody
-// waits for that.
 func (e *Edge) Decide(r *Request) Decision {
 	a := r.app
 	if a == nil {
@@ -72,9 +69,6 @@ func (e *Edge) Decide(r *Request) Decision {
 		if limit := s.cfg.MaxBody; limit > 0 && r.Length > limit {
 			return r.turnAway(CauseBodyTooLarge)
 		}
-		if !r.countFor(s.cfg.MaxInFlightPerClient) {
-			return r.turnAway(CauseClientAtCapacity)
-		}
 		if s.State != Serving || s.target == nil {
 			r.makeRoom()
 			return Decision{Kind: Park}
@@ -89,6 +83,9 @@ func (e *Edge) Decide(r *Request) Decision {
 		}
 		switch r.enter(s) {
 		case entered:
+			if !r.countFor(s.cfg.MaxInFlightPerClient) {
+				return r.turnAway(CauseClientAtCapacity)
+			}
 			return r.hold(s.target)
 		case isFull:
 			if r.waits() {
@@ -205,9 +202,10 @@ func (r *Request) Begin(now time.Time) {
 // let go and has no answer yet, or was inside and is tried again.
 func (r *Request) waits() bool { return r.granted && r.parking.ticket != 0 || r.retries > 0 }
 
-// countFor counts the request for its client, once, if those that are inside the app or
-// wait for it are bound for each. It reports false if the client has limit already, but
-// not for a request that was here before there was a limit.
+// countFor counts the request for its client, until it has ended or is answered by
+// usher, if those inside the app are bound for each. It reports false if the client has
+// limit already, but not for one that has waited or was inside: the pace at which a lot
+// lets go, and its own bounds, keep those in bounds.
 func (r *Request) countFor(limit int) bool {
 	if limit <= 0 || r.guest.IsValid() {
 		return true

@@ -291,30 +291,26 @@ func TestWhoIsRefusedLeavesNoRoom(t *testing.T) {
 	})
 }
 
-// Who waits is one of its client's already: one more is told at once, not when the app
-// serves, and whoever was parked is let in.
-func TestWhoIsOneTooManyOfItsClientIsToldBeforeItWaits(t *testing.T) {
+// Who has waited is not refused for its client's others, nor is who is tried again, but
+// they count: a newcomer is.
+func TestNobodyWaitsToBeRefusedForItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, a := one(t, Options{}, AppConfig{MaxInFlightPerClient: 2})
-		as := func(ip string) *Request {
+		as := func() *Request {
 			r := open(e)
-			r.Client = []byte(ip)
+			r.Client = []byte("192.0.2.1")
 			return r
 		}
-		refused := func(ip string) {
+		refused := func() {
 			t.Helper()
-			r := as(ip)
+			r := as()
 			if d := e.Decide(r); d.Kind != Reply || d.Cause != CauseClientAtCapacity {
 				t.Fatalf("%+v", d)
 			}
 			end(e, r, Refused)
 		}
 		a.Place(Placement{State: Waking})
-		var all []*guest
-		for _, ip := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.2"} {
-			all = append(all, park(t, e, as(ip)))
-		}
-		refused("192.0.2.1")
+		all := []*guest{park(t, e, as()), park(t, e, as()), park(t, e, as())}
 		a.Place(serving(1))
 		synctest.Wait()
 		for _, g := range all {
@@ -325,25 +321,30 @@ func TestWhoIsOneTooManyOfItsClientIsToldBeforeItWaits(t *testing.T) {
 				t.Fatalf("%+v", d)
 			}
 		}
-		refused("192.0.2.1")
+		refused()
+		end(e, all[2].r, Served)
+		refused()
 		if !all[0].r.Retry() { // its place is its own until it has ended
 			t.Fatal("cut")
 		}
-		refused("192.0.2.1")
+		refused()
 		if d := e.Decide(all[0].r); d.Kind != Proxy {
 			t.Fatalf("%+v", d)
 		}
-		for _, g := range all {
-			end(e, g.r, Served)
+		end(e, all[0].r, Served)
+		last := as()
+		if d := e.Decide(last); d.Kind != Proxy {
+			t.Fatalf("%+v", d)
 		}
+		end(e, last, Served)
+		end(e, all[1].r, Served)
 		if n := a.guests.Inside(); n != 0 {
 			t.Fatalf("%d clients are counted, and nobody is there", n)
 		}
 	})
 }
 
-// Who is answered by usher is neither inside nor waits, however long its client takes to
-// read that.
+// Who is answered by usher is not inside, however long its client takes to read that.
 func TestWhoIsAnsweredByUsherIsNotOneOfItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, a := one(t, Options{Cache: hits{}}, AppConfig{MaxInFlight: 1, MaxInFlightPerClient: 1, CacheEnabled: true})
@@ -360,7 +361,7 @@ func TestWhoIsAnsweredByUsherIsNotOneOfItsClient(t *testing.T) {
 		}
 		a.Place(Placement{State: Waking})
 		g := park(t, e, as("192.0.2.1"))
-		want(1, "parked")
+		want(0, "parked")
 		p := serving(1)
 		p.CacheGen = 1
 		a.Place(p)
