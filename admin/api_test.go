@@ -18,6 +18,7 @@ import (
 
 	"github.com/usher-edge/usher/admin"
 	"github.com/usher-edge/usher/admin/admintest"
+	"github.com/usher-edge/usher/admin/client"
 )
 
 // api sends raw requests to one server.
@@ -398,6 +399,29 @@ func TestUploadsStreamAndAreBounded(t *testing.T) {
 	a.problem(put("nope", "application/x-tar", strings.NewReader("")), 404, admin.CodeAppNotFound)
 	if got := c.Requests(); len(got) != 2 {
 		t.Errorf("staged: %v", got)
+	}
+}
+
+// fullControl has no room for more than the beginning of an upload.
+type fullControl struct{ admin.Control }
+
+func (fullControl) Upload(_ context.Context, req admin.UploadRequest) (admin.Build, error) {
+	_, _ = io.ReadFull(req.Body, make([]byte, 32<<10))
+	return admin.Build{}, &admin.Error{Kind: admin.NoSpace, Detail: "no space left on device"}
+}
+
+// Who is still sending when the answer comes gets it: its write must not fail first.
+func TestAnUploadThatIsRefusedWhileItComesIsTold(t *testing.T) {
+	addr, _ := admintest.Start(t, fullControl{admintest.New(hello())}, admin.Options{})
+	c := client.New(addr, client.Options{})
+	t.Cleanup(c.Close)
+	artifact := make([]byte, 9<<20)
+	for range 300 {
+		_, err := c.Upload(t.Context(), admin.UploadRequest{App: "hello", Kind: admin.KindFile, Body: bytes.NewReader(artifact)})
+		var told *admin.Error
+		if !errors.As(err, &told) || told.Kind != admin.NoSpace {
+			t.Fatalf("%v", err)
+		}
 	}
 }
 

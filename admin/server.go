@@ -87,7 +87,7 @@ func NewServer(c Control, o Options) *Server {
 	}
 	s.routes = s.newRoutes()
 	s.http = &http.Server{
-		Handler:           s.audited(s.guarded(s.routes)),
+		Handler:           lingering(s.audited(s.guarded(s.routes))),
 		ReadHeaderTimeout: headTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHead,

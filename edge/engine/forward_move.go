@@ -8,33 +8,33 @@ import (
 	"github.com/usher-edge/usher/edge/upstream"
 )
 
-// pieces are the last few that were moved.
-type pieces struct{ n, bytes int }
+// pieces are the last few of an answer, and whether those before them were small.
+type pieces struct {
+	n, bytes int
+	small    bool
+}
 
 const (
 	fewPieces  = 4
 	smallMoved = 16 << 10 // moved, a piece like this costs more than copied
 )
 
-// small is told of one more piece, and says whether the app writes in small ones. One
-// alone says nothing: it may be what was there when usher looked.
-func (p *pieces) small(size int) bool {
+// add is told of one more. One alone says nothing about how the app writes: it may be
+// what was there when usher looked.
+func (p *pieces) add(size int) {
 	p.n++
 	p.bytes += size
-	if p.n < fewPieces {
-		return false
+	if p.n == fewPieces {
+		*p = pieces{small: p.bytes < fewPieces*smallMoved}
 	}
-	small := p.bytes < fewPieces*smallMoved
-	*p = pieces{}
-	return small
 }
 
 // moves says whether the next piece of an answer can go from the app's socket to the
-// client's within the kernel: most of a large answer can, if the cache wants no copy
-// and the client takes it as fast as it comes.
+// client's within the kernel: most of a large answer can, if the cache wants no copy,
+// the app writes it in large pieces and the client takes it as fast as it comes.
 func (c *conn) moves(up *upstream.Conn, chunked bool) bool {
 	x := &c.mem.try
-	return c.door.moves && c.fd != noFD && !chunked && x.fill == nil && !x.copies && !c.unsent() && up.Movable()
+	return c.door.moves && c.fd != noFD && !chunked && x.fill == nil && !x.copies && !x.pieces.small && !c.unsent() && up.Movable()
 }
 
 // move passes one piece on. If that cannot be done it has done nothing, and the rest is
@@ -56,7 +56,7 @@ func (c *conn) move(up *upstream.Conn) (cause edge.Cause, done bool) {
 		return edge.CauseNone, false
 	}
 	size := p.Held()
-	x.copies = x.pieces.small(size)
+	x.pieces.add(size)
 	left, cause := c.pour(up, p)
 	x.bytesOut += int64(size - p.Held() - len(left))
 	pipes.Put(p)

@@ -97,6 +97,7 @@ func (c *conn) relayBody(up *upstream.Conn, chunked bool) edge.Cause {
 		if err != nil || was.any() {
 			return c.brokeOff(err, was)
 		}
+		c.mem.try.pieces.add(len(data))
 		if cause := c.passOn(up, data, done, chunked); cause != edge.CauseNone || done {
 			return cause
 		}

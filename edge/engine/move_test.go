@@ -152,20 +152,18 @@ func TestAPieceThatCannotBePouredIsCopied(t *testing.T) {
 	}
 }
 
-func TestManySmallPiecesAreCopied(t *testing.T) {
-	for _, c := range []struct {
+func TestSmallPiecesAreCopiedUntilTheyAreLarge(t *testing.T) {
+	small, fair, large := slices.Repeat([]int{200}, 4), slices.Repeat([]int{smallMoved}, 4), []int{1, 1, 1, 208 << 10}
+	var p pieces
+	for i, c := range []struct {
 		sizes []int
-		after int // so many
-	}{
-		{slices.Repeat([]int{200}, 9), 4},
-		{[]int{1, 200 << 10, 1, 1, 1, 1, 1, 1}, 8},
-		{slices.Repeat([]int{smallMoved}, 20), 0},
-		{slices.Concat(slices.Repeat([]int{208 << 10}, 5), slices.Repeat([]int{200}, 9)), 12},
-	} {
-		var p pieces
-		after := 1 + slices.IndexFunc(c.sizes, p.small)
-		if after != c.after {
-			t.Errorf("%v: copied after %d, want %d", c.sizes, after, c.after)
+		small bool
+	}{{small[:3], false}, {small[:1], true}, {small[:3], true}, {small[:1], true}, {fair[:3], true}, {fair[:1], false}, {large, false}, {small, true}, {large, false}} {
+		for _, size := range c.sizes {
+			p.add(size)
+		}
+		if p.small != c.small {
+			t.Errorf("%d: after %v: small %v, want %v", i, c.sizes, p.small, c.small)
 		}
 	}
 }
