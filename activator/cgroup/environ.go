@@ -55,7 +55,7 @@ func environOf(first Stat) (raw []byte, err error) {
 		// Who has just lost its memory has no environment, and what it shows instead is
 		// root's: the stat tells why.
 		hidden := errors.Is(rerr, fs.ErrPermission)
-		if rerr != nil && !hidden && !ended(rerr) {
+		if rerr != nil && !hidden && !Ended(rerr) {
 			return nil, fmt.Errorf("read environment of pid %d: %w", first.PID, rerr)
 		}
 		after, from, err := lookInto(first.PID)

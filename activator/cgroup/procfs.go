@@ -58,9 +58,9 @@ func ReadStat(pid int) (Stat, error) {
 
 func procDir(pid int) string { return "/proc/" + strconv.Itoa(pid) }
 
-// ended reports whether err means that a process is not there any more: ENOENT for
+// Ended reports whether err means that a process is not there any more: ENOENT for
 // a new look-up, ESRCH through a file that was opened before.
-func ended(err error) bool {
+func Ended(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }
 

@@ -294,7 +294,7 @@ func (f findings) same([]int) ([]int, error) {
 		switch st, err := ReadStat(m.pid); {
 		case err == nil && st.Start == m.start:
 			pids = append(pids, m.pid)
-		case err != nil && !ended(err) && !errors.Is(err, fs.ErrPermission):
+		case err != nil && !Ended(err) && !errors.Is(err, fs.ErrPermission):
 			errs = append(errs, err)
 		}
 	}

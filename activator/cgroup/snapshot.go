@@ -85,7 +85,7 @@ func (p procfs) lookRound(since uint64, marks []string, looked map[int]bool) (fr
 		}
 		c, err := p.look(pid, since, marks)
 		switch {
-		case ended(err): // or so it says: if it is in the list again, it is looked at again
+		case Ended(err): // or so it says: if it is in the list again, it is looked at again
 			quiet = false
 			continue
 		case errors.Is(err, fs.ErrPermission): // hidden from us (hidepid), so none of ours

@@ -113,11 +113,8 @@ func verifyMark(pid int, generation uint64) error {
 // exec for good, and would be looked for, for good. Any other error, such as having no
 // descriptor left, says nothing about it.
 func unseen(err error) error {
-	if errors.Is(err, cgroup.ErrEnding) || ended(err) || errors.Is(err, fs.ErrPermission) || errors.Is(err, cgroup.ErrInExec) {
+	if errors.Is(err, cgroup.ErrEnding) || cgroup.Ended(err) || errors.Is(err, fs.ErrPermission) || errors.Is(err, cgroup.ErrInExec) {
 		return fmt.Errorf("%w: %w", ErrNotOurs, err)
 	}
 	return err
 }
-
-// ended reports whether an error of /proc means that there is no such process any more.
-func ended(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }

@@ -240,7 +240,7 @@ func readNames(dir string) ([]string, error) {
 			return names, nil
 		}
 	}
-	if ended(err) {
+	if cgroup.Ended(err) {
 		return nil, nil
 	}
 	return nil, err

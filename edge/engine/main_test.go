@@ -384,6 +384,16 @@ func (r *rig) counted(what string, ok func(s edge.Stats) bool) {
 	eventually(r.t, what, func() bool { return ok(r.app.Stats()) })
 }
 
+// drained waits until nobody is inside a generation any more.
+func (r *rig) drained(generation uint64) {
+	r.t.Helper()
+	select {
+	case <-r.app.Drained(generation):
+	case <-time.After(patience):
+		r.t.Fatal("not drained")
+	}
+}
+
 // last waits for n log entries and returns the last.
 func (r *rig) last(n int) edge.Entry {
 	r.t.Helper()

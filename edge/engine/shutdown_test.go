@@ -205,11 +205,7 @@ func TestTheEndOfADrainCutsWhatIsLeft(t *testing.T) {
 	if a := b.status(502); !a.Close || a.Header.Get("Retry-After") != "" {
 		t.Errorf("%v", a.Header)
 	}
-	select {
-	case <-r.app.Drained(1):
-	case <-time.After(patience):
-		t.Fatal("not drained")
-	}
+	r.drained(1)
 	other.get("/")
 	other.want(200, "new")
 	r.counted("two cuts", func(s edge.Stats) bool { return s.DrainCut == 2 && s.Failed == 2 })

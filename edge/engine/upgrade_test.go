@@ -184,11 +184,7 @@ func TestAWebSocketLivesOverTheSwitchAndIsClosedPolitely(t *testing.T) {
 	if code := websocket.CloseStatus(err); code != websocket.StatusServiceRestart {
 		t.Fatalf("closed with %v", err)
 	}
-	select {
-	case <-r.app.Drained(1):
-	case <-time.After(patience):
-		t.Fatal("not drained")
-	}
+	r.drained(1)
 	again := r.websocket()
 	if err := echoed(again, "new"); err != nil {
 		t.Fatal(err)
