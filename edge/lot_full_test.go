@@ -387,6 +387,21 @@ func TestWhoIsAnsweredByUsherIsNotOneOfItsClient(t *testing.T) {
 		if !first.Retry() {
 			t.Fatal("cut")
 		}
+		want(1, "tried again")
+		first.Target = []byte("/cached")
+		if d := e.Decide(first); d.Kind != Hit {
+			t.Fatalf("%+v", d)
+		}
+		want(0, "tried again, and answered from the cache")
+		end(e, first, Cached)
+
+		first = as("192.0.2.1")
+		if d := e.Decide(first); d.Kind != Proxy {
+			t.Fatalf("%+v", d)
+		}
+		if !first.Retry() {
+			t.Fatal("cut")
+		}
 		a.Place(Placement{State: Down})
 		if d := e.Decide(first); d.Cause != CauseWakeFailed {
 			t.Fatalf("%+v", d)
