@@ -3,15 +3,16 @@
 // to take over meanwhile, and saying so costs more than a small read.
 //
 // Guarantees:
-//   - No call blocks. What would block fails with EAGAIN, and the caller waits
-//     in the poller (by returning false from a callback of syscall.RawConn).
+//   - No call blocks but WaitBriefly. What would block fails with EAGAIN, and the
+//     caller waits in the poller (by returning false from a callback of
+//     syscall.RawConn, or in its own).
 //   - A call that a signal interrupted is made again.
 //   - Under the race detector the calls go through package syscall, which tells
 //     it that bytes which were written before they were read order what happened
 //     before and after.
 //
 // Callers may not assume that a descriptor is still theirs outside a callback of
-// syscall.RawConn.
+// syscall.RawConn, unless it was lifted out of Go's poller.
 package rawio
 
 import "syscall"
