@@ -33,11 +33,15 @@ func (c *Conn) Ask(head, body []byte, res *http1.Response, method []byte) error 
 	}
 	c.setReadDeadline(time.Time{})
 	res.Reset()
+	c.asked = question{out: head, body: body, res: res, method: method}
+	return c.outcome(c.raw.Read(c.ask))
+}
+
+// outcome is what Ask comes to, after a wait that came to err: what the app did not
+// take at once is sent now.
+func (c *Conn) outcome(err error) error {
 	q := &c.asked
-	*q = question{out: head, body: body, res: res, method: method}
-	err := c.raw.Read(c.ask)
-	head, body = q.out, q.body
-	failed := q.err
+	head, body, res, method, failed := q.out, q.body, q.res, q.method, q.err
 	*q = question{}
 	switch {
 	case failed != nil:

@@ -23,8 +23,10 @@ type Conn struct {
 	Sent bool
 
 	pool *Pool
-	net  net.Conn
-	raw  syscall.RawConn // nil: the socket cannot be looked at, so it is never reused
+	net  net.Conn        // nil while it is bare
+	raw  syscall.RawConn // nil: it is bare, or the socket cannot be looked at, so it is never reused
+	home *Home           // nil: Go's poller; else it is bare. Changed with the pool's lock held, as fd is
+	fd   int             // while it is bare
 	peek func(fd uintptr)
 
 	seen   sight
@@ -51,6 +53,7 @@ type Conn struct {
 	lent    []byte  // where an answer that is likely to be small goes; nil: nowhere
 	moves   bool    // and the beginning of a large one, as the rest will be moved
 	r, w    int     // unread bytes of buffer
+	emptied bool    // the last read has taken all that was there
 	got     int64   // bytes of the answer that have come
 	last    int64   // bytes of the answer before
 	final   bool    // the head of a final response was read
@@ -65,17 +68,22 @@ type Conn struct {
 }
 
 func newConn(p *Pool, nc net.Conn) *Conn {
-	c := &Conn{pool: p, net: nc, most: p.opt.Buffers.size}
+	c := &Conn{pool: p, net: nc, raw: rawOf(nc), most: p.opt.Buffers.size}
 	c.peek, c.draw = c.peekAt, c.drawOn
 	// Not a method value: the code of one is at the end of the package, on a page of
 	// its own, and each request comes by four times.
 	c.ask = func(fd uintptr) bool { return c.askOn(fd) }
+	return c
+}
+
+// rawOf is the socket of a connection, nil if it has none.
+func rawOf(nc net.Conn) syscall.RawConn {
 	if s, ok := nc.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
-			c.raw = raw
+			return raw
 		}
 	}
-	return c
+	return nil
 }
 
 // reuse makes an idle connection ready for the next request.
@@ -90,7 +98,7 @@ func (c *Conn) reuse() {
 
 // clean reports whether the next request can follow on this connection.
 func (c *Conn) clean() bool {
-	return c.raw != nil && c.Sent && c.final && c.keep && c.framer.Done() && c.r == c.w &&
+	return (c.raw != nil || c.home != nil) && c.Sent && c.final && c.keep && c.framer.Done() && c.r == c.w &&
 		!c.broken.Load() && !c.interrupted.Load()
 }
 
@@ -223,17 +231,20 @@ func (c *Conn) headFailed(err error) error {
 // ReadBody returns the next piece of the body of the last head, valid until
 // the next call that reads. done comes with the last piece, which may be
 // empty. A body cut short, or followed by bytes that belong to no answer, is an
-// error, never done.
+// error, never done. Of a bare connection it does not wait: ErrWait.
 func (c *Conn) ReadBody(deadline time.Time) (data []byte, done bool, err error) {
 	for {
 		if data, done, err = c.Piece(); len(data) > 0 || done || err != nil {
 			return data, done, err
 		}
 		c.setReadDeadline(deadline)
-		if err := c.fill(); err != nil {
-			if err == io.EOF && c.length == http1.UntilClose {
-				return nil, true, nil
-			}
+		switch err := c.fill(); {
+		case err == nil:
+		case err == io.EOF && c.length == http1.UntilClose:
+			return nil, true, nil
+		case err == syscall.EAGAIN:
+			return nil, false, ErrWait
+		default:
 			return nil, false, c.bodyFailed(err)
 		}
 	}
@@ -377,9 +388,15 @@ func (c *Conn) Seal() (taken int) {
 }
 
 // fill reads once, behind the bytes that are still unread. It waits without a
-// buffer, unless there are such bytes.
+// buffer, unless there are such bytes; for a bare connection it does not wait.
 func (c *Conn) fill() error {
-	if c.raw == nil {
+	switch {
+	case c.home != nil:
+		c.drawOn(uintptr(c.fd))
+		err := c.drawn
+		c.drawn = nil
+		return err
+	case c.raw == nil:
 		n, err := c.net.Read(c.room())
 		if n == 0 && err == nil {
 			err = io.ErrNoProgress
@@ -406,7 +423,9 @@ func (c *Conn) drawOn(fd uintptr) (done bool) {
 
 // readOn reads what is there, or fails with EAGAIN.
 func (c *Conn) readOn(fd uintptr) error {
-	n, err := rawio.Read(fd, c.room())
+	room := c.room()
+	n, err := rawio.Read(fd, room)
+	c.emptied = n < len(room)
 	if err == syscall.EAGAIN {
 		if c.r == c.w {
 			c.release()

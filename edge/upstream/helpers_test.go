@@ -266,7 +266,10 @@ func allLook(t testing.TB, p *Pool, want sight) {
 	t.Helper()
 	eventually(t, "idle connections look so", func() bool {
 		p.mu.Lock()
-		idle := append([]*Conn(nil), p.idle...)
+		var idle []*Conn
+		for _, r := range p.idle {
+			idle = append(idle, r.conns...)
+		}
 		p.mu.Unlock()
 		for _, c := range idle {
 			if c.look(noFD) != want {
@@ -281,8 +284,10 @@ func allLook(t testing.TB, p *Pool, want sight) {
 func age(p *Pool, by time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.idle {
-		c.idleSince = c.idleSince.Add(-by)
+	for _, r := range p.idle {
+		for _, c := range r.conns {
+			c.idleSince = c.idleSince.Add(-by)
+		}
 	}
 }
 

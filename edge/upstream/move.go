@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"io"
+	"syscall"
 
 	"github.com/usher-edge/usher/edge/rawio"
 )
@@ -13,12 +14,12 @@ const leastMoved = 32 << 10
 // Movable says whether Move can follow: much is to come of a body whose length is
 // known, and nothing of it has been read already.
 func (c *Conn) Movable() bool {
-	return c.raw != nil && c.r == c.w && c.length >= leastMoved && c.framer.Ahead() >= leastMoved
+	return (c.raw != nil || c.home != nil) && c.r == c.w && c.length >= leastMoved && c.framer.Ahead() >= leastMoved
 }
 
 // Move is ReadBody into one of pipes, which may be used up to the call of Put, before
 // the next call that reads. No pipe without an error means that nothing can be moved,
-// and nothing has been read.
+// and nothing has been read. Of a bare connection it does not wait: ErrWait.
 func (c *Conn) Move(pipes *rawio.Pipes) (p *rawio.Pipe, done bool, err error) {
 	c.release()
 	c.into = pipes
@@ -27,6 +28,8 @@ func (c *Conn) Move(pipes *rawio.Pipes) (p *rawio.Pipe, done bool, err error) {
 	switch {
 	case err == errUnmoved:
 		return nil, false, nil
+	case err == syscall.EAGAIN:
+		return nil, false, ErrWait
 	case err != nil:
 		return nil, false, c.bodyFailed(err)
 	}
@@ -62,6 +65,7 @@ func (c *Conn) moveOn(fd uintptr) error {
 	c.stocked = c.pool.opt.Buffers.Get(c.framer.Ahead())
 	c.buffer = *c.stocked
 	n, err := p.From(fd, int(min(c.framer.Ahead(), int64(len(c.buffer)))))
+	c.emptied = false // it may have been the pipe that was full
 	if n > 0 {
 		c.filled = p
 		c.got += int64(n)

@@ -21,8 +21,11 @@ const noFD = -1
 // look peeks at the socket without blocking and without taking anything. fd is as
 // for begin.
 func (c *Conn) look(fd int) sight {
+	if c.home != nil {
+		fd = c.fd
+	}
 	switch {
-	case c.raw == nil:
+	case c.raw == nil && c.home == nil:
 		return quiet
 	case fd != noFD:
 		c.peekAt(uintptr(fd))

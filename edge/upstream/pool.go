@@ -2,9 +2,7 @@ package upstream
 
 import (
 	"context"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,8 +62,8 @@ type Pool struct {
 
 	open    map[*Conn]struct{} // all connections
 	dialing int
-	idle    []*Conn // oldest first
-	looking int     // taken out of idle by the sweep for a moment
+	idle    []*row
+	looking int // taken out of idle by the sweep, or by Stirs, for a moment
 	retired bool
 	closed  bool
 
@@ -96,16 +94,21 @@ func NewPool(o Options) *Pool {
 // The connection may have ended while it was idle. The first write looks, and
 // fails with a Stale error: discard it and get another one.
 func (p *Pool) Get(ctx context.Context, idempotent bool) (*Conn, error) {
-	c, tooOld, err := p.take(idempotent)
-	p.dismiss(tooOld)
-	switch {
-	case err != nil:
-		return nil, &Error{Op: "dial", Err: err, undelivered: true}
-	case c == nil:
-		return p.dial(ctx)
+	for {
+		c, tooOld, err := p.take(idempotent)
+		p.dismiss(tooOld)
+		switch {
+		case err != nil:
+			return nil, &Error{Op: "dial", Err: err, undelivered: true}
+		case c == nil:
+			return p.dial(ctx)
+		case c.home != nil && c.Land(rawio.Land) != nil:
+			p.Discard(c) // without a descriptor to spare; now there is one
+			continue
+		}
+		c.reuse()
+		return c, nil
 	}
-	c.reuse()
-	return c, nil
 }
 
 // take picks an idle connection, or reserves the right to dial. If there are
@@ -117,22 +120,52 @@ func (p *Pool) take(idempotent bool) (c, tooOld *Conn, err error) {
 	if p.closed {
 		return nil, nil, ErrClosed
 	}
-	if last := len(p.idle) - 1; last >= 0 {
-		c = p.idle[last]
-		c.idleFor = time.Since(c.idleSince)
-		if idempotent || p.safeToReuse(c) {
-			p.idle[last] = nil
-			p.idle = p.idle[:last]
-			p.reused++
-			return c, nil, nil
-		}
-		tooOld = p.dropOldest(1)[0]
+	if c = p.pick(nil, idempotent); c != nil {
+		return c, nil, nil
+	}
+	if r := p.oldest(); r != nil {
+		tooOld = r.drop(1)[0]
 		tooOld.idleFor = time.Since(tooOld.idleSince)
 	} else if p.opt.MaxConns > 0 && len(p.open)+p.dialing-p.looking >= p.opt.MaxConns {
 		return nil, nil, ErrFull
 	}
 	p.dialing++
 	return nil, tooOld, nil
+}
+
+// pick takes the newest idle connection that a request may use, one that is at h if there
+// is one. p.mu is held.
+func (p *Pool) pick(h *Home, idempotent bool) *Conn {
+	if p.closed {
+		return nil
+	}
+	own := p.row(h)
+	if c := p.pickOf(own, idempotent); c != nil {
+		return c
+	}
+	for _, r := range p.idle {
+		if r == own {
+			continue
+		}
+		if c := p.pickOf(r, idempotent); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+func (p *Pool) pickOf(r *row, idempotent bool) *Conn {
+	if len(r.conns) == 0 {
+		return nil
+	}
+	c := r.newest()
+	c.idleFor = time.Since(c.idleSince)
+	if !idempotent && !p.safeToReuse(c) {
+		return nil
+	}
+	r.cut()
+	p.reused++
+	return c
 }
 
 // safeToReuse says whether a request that may not run twice may go over c. A unix
@@ -239,7 +272,7 @@ func (p *Pool) Put(c *Conn) {
 		return
 	}
 	c.idleSince = time.Now()
-	p.idle = append(p.idle, c)
+	p.row(c.home).add(c)
 	p.arm()
 	p.mu.Unlock()
 }
@@ -254,7 +287,7 @@ func (p *Pool) Discard(c *Conn) {
 		p.learn(c.idleFor, false) // it died of being reused
 	}
 	p.mu.Unlock()
-	_ = c.net.Close()
+	c.close()
 }
 
 func (p *Pool) closeAll(conns []*Conn) {
@@ -263,21 +296,12 @@ func (p *Pool) closeAll(conns []*Conn) {
 	}
 }
 
-// dropOldest takes n connections from the old end of idle. p.mu is held.
-func (p *Pool) dropOldest(n int) []*Conn {
-	dropped := append([]*Conn(nil), p.idle[:n]...)
-	rest := copy(p.idle, p.idle[n:])
-	clear(p.idle[rest:])
-	p.idle = p.idle[:rest]
-	return dropped
-}
-
 // Retire closes idle connections at once; nothing pooled is handed out any
 // more, holders may still dial, and what they give back is closed.
 func (p *Pool) Retire() {
 	p.mu.Lock()
 	p.retired = true
-	dropped := p.dropOldest(len(p.idle))
+	dropped := p.dropAll()
 	p.disarm()
 	p.mu.Unlock()
 	p.closeAll(dropped)
@@ -288,12 +312,19 @@ func (p *Pool) Retire() {
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
-	dropped := p.dropOldest(len(p.idle))
-	held := slices.Collect(maps.Keys(p.open))
+	dropped := p.dropAll()
+	var held []net.Conn
+	for c := range p.open {
+		if c.home != nil {
+			c.shut()
+		} else {
+			held = append(held, c.net)
+		}
+	}
 	p.disarm()
 	p.mu.Unlock()
-	for _, c := range held {
-		_ = c.net.Close()
+	for _, nc := range held {
+		_ = nc.Close()
 	}
 	p.closeAll(dropped)
 	p.sweeps.Wait()
@@ -313,7 +344,7 @@ func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Stats{
-		Open: len(p.open), Idle: len(p.idle) + p.looking,
+		Open: len(p.open), Idle: p.idling() + p.looking,
 		Dialled: p.dialled, Reused: p.reused, Stale: p.stale,
 	}
 }

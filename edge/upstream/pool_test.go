@@ -22,7 +22,7 @@ func TestConnectionsAreReusedNewestFirst(t *testing.T) {
 	onBoth(t, func(t *testing.T, network string) {
 		p := newOrigin(t, network, web(echo)).pool(Options{})
 		warm(t, p, 3)
-		newest := p.idle[2]
+		newest := p.row(nil).newest()
 		c := get(t, p, false)
 		if c != newest || !c.Reused {
 			t.Error("not the newest idle connection")
@@ -457,7 +457,7 @@ func TestLimitsOfThePoolHold(t *testing.T) {
 	eventually(t, "one of those that rest is closed", func() bool { return p.Stats().Open == 2 })
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.idle) != 2 || p.idle[0] != warm3[1] {
+	if idle := p.row(nil).conns; len(idle) != 2 || idle[0] != warm3[1] {
 		t.Error("not the oldest idle connection was closed")
 	}
 }

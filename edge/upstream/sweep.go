@@ -1,6 +1,9 @@
 package upstream
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // sweepEvery is how often idle connections are looked at while there are any:
 // those that the app has closed should not hold descriptors until they expire.
@@ -8,7 +11,7 @@ const sweepEvery = 5 * time.Second
 
 // arm starts the sweep timer unless it runs. p.mu is held.
 func (p *Pool) arm() {
-	if p.armed || len(p.idle) == 0 {
+	if p.armed || p.idling() == 0 {
 		return
 	}
 	p.armed = true
@@ -52,15 +55,19 @@ func (p *Pool) takeOld() []*Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, moment := time.Now(), min(time.Second, p.opt.IdleTimeout)
-	n := 0
-	for ; n < len(p.idle); n++ {
-		c := p.idle[n]
-		if c.idleFor = now.Sub(c.idleSince); c.idleFor < moment {
-			break
+	var old []*Conn
+	for _, r := range p.idle {
+		n := 0
+		for ; n < len(r.conns); n++ {
+			c := r.conns[n]
+			if c.idleFor = now.Sub(c.idleSince); c.idleFor < moment {
+				break
+			}
 		}
+		old = append(old, r.drop(n)...)
 	}
-	p.looking = n
-	return p.dropOldest(n)
+	p.looking += len(old)
+	return old
 }
 
 // putBack returns connections to the old end of idle, and those for which
@@ -70,16 +77,19 @@ func (p *Pool) putBack(keep []*Conn, taken int) (surplus []*Conn) {
 	defer p.mu.Unlock()
 	p.looking -= taken
 	p.armed = false
-	room := p.opt.MaxIdle - len(p.idle)
+	room := p.opt.MaxIdle - p.idling()
 	if limit := p.opt.MaxConns; limit > 0 {
 		room = min(room, len(keep)-(len(p.open)+p.dialing-limit))
 	}
 	if p.retired || p.closed {
 		room = 0
 	}
+	slices.SortFunc(keep, func(a, b *Conn) int { return a.idleSince.Compare(b.idleSince) })
 	cut := max(0, len(keep)-max(0, room))
 	surplus = append(surplus, keep[:cut]...)
-	p.idle = append(append([]*Conn(nil), keep[cut:]...), p.idle...)
+	for _, c := range keep[cut:] {
+		p.row(c.home).restore(c)
+	}
 	p.arm()
 	return surplus
 }
