@@ -30,6 +30,7 @@ test: test-packages test-e2e ## everything that needs nothing but Go; a skipped 
 
 test-packages:
 	go run ./cmd/internal/tests $$(go list ./... | grep -v /cmd/usher/e2e)
+	USHER_TEST_LOOPS=0 go run ./cmd/internal/tests ./edge/engine
 
 test-e2e: # alone: it times real processes
 	go run ./cmd/internal/tests ./cmd/usher/e2e

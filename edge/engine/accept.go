@@ -34,6 +34,7 @@ type Listener struct {
 type door struct {
 	Listener
 	ln    net.Listener
+	tcp   bool // its connections are TCP's
 	moves bool // large answers can go to its connections without being copied
 	slots slots
 
@@ -60,7 +61,8 @@ func (s *Server) newDoor(ln net.Listener, l Listener) *door {
 	if l.MaxPerClient == 0 {
 		l.MaxPerClient = o.MaxPerClient
 	}
-	return &door{Listener: l, ln: ln, moves: rawio.Moves(ln), slots: newSlots(l.MaxConnections)}
+	_, tcp := ln.Addr().(*net.TCPAddr)
+	return &door{Listener: l, ln: ln, tcp: tcp, moves: rawio.Moves(ln), slots: newSlots(l.MaxConnections)}
 }
 
 // Serve is ServeListener without anything special about ln.
@@ -167,7 +169,9 @@ func (s *Server) start(c *conn) {
 		s.release(c.door, c.client)
 		return
 	}
-	go c.serve()
+	if len(s.loops) == 0 || !c.goHome() {
+		go c.serve()
+	}
 }
 
 // peer is who is at the other end of a connection.
@@ -200,12 +204,15 @@ func contains(prefixes []netip.Prefix, ip netip.Addr) bool {
 // the word may be lost, which is as well: a client that has too much gets no
 // more of our time.
 func turnAway(nc net.Conn) {
-	v := edge.CauseClientConnections.Verdict()
-	b := appendStatus(nil, v.Status)
-	b = fmt.Appendf(b, "Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nRetry-After: %d\r\nProxy-Status: usher; error=%s\r\nConnection: close\r\n\r\n%s\n",
-		len(v.Text)+1, edge.RetryAfter(0), v.Error, v.Text)
-	_, _ = nc.Write(b)
+	_, _ = nc.Write(refusal(edge.CauseClientConnections))
 	_ = nc.Close() // it is given up
+}
+
+// refusal is a whole answer that says why there is no other.
+func refusal(cause edge.Cause) []byte {
+	v := cause.Verdict()
+	return fmt.Appendf(appendStatus(nil, v.Status), "Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nRetry-After: %d\r\nProxy-Status: usher; error=%s\r\nConnection: close\r\n\r\n%s\n",
+		len(v.Text)+1, edge.RetryAfter(0), v.Error, v.Text)
 }
 
 // tally counts what happens to connections.

@@ -15,6 +15,18 @@ func (c *conn) refuse(cause edge.Cause) {
 		c.abort()
 		return
 	}
+	o := c.refusal(cause)
+	c.endOwn(&o, c.write(c.mem.out))
+}
+
+// own is an answer of usher's own that is in m.out.
+type own struct {
+	res  edge.Result
+	head int // how long its head is
+}
+
+// refusal builds the answer of refuse.
+func (c *conn) refusal(cause edge.Cause) own {
 	if !c.beginsOwn() {
 		cause = c.whyCut()
 	}
@@ -41,7 +53,7 @@ func (c *conn) refuse(cause edge.Cause) {
 	if v.Status == 405 {
 		m.out = append(m.out, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"...)
 	}
-	c.sendOwn(page.Body, edge.Result{Ending: cause.Ending(), Cause: cause, Status: v.Status, BytesIn: c.result(cause).BytesIn})
+	return c.own(page.Body, edge.Result{Ending: cause.Ending(), Cause: cause, Status: v.Status, BytesIn: c.result(cause).BytesIn})
 }
 
 // ownPage is the body that tells a cause.
@@ -75,28 +87,32 @@ func (c *conn) answerOptions() {
 	c.beginsOwn() // no drain cuts it, and Shutdown lets it be for a moment
 	c.settleBody()
 	c.mem.out = appendStatus(c.mem.out, 200)
-	c.sendOwn(nil, edge.Result{Ending: edge.Own, Status: 200})
+	o := c.own(nil, edge.Result{Ending: edge.Own, Status: 200})
+	c.endOwn(&o, c.write(c.mem.out))
 }
 
-// sendOwn completes the head in m.out, sends it with the body and ends the
-// request.
-func (c *conn) sendOwn(body []byte, res edge.Result) {
+// own completes the head in m.out, and puts the body behind it.
+func (c *conn) own(body []byte, res edge.Result) own {
 	m := c.mem
 	m.out = append(m.out, "Content-Length: "...)
 	m.out = strconv.AppendInt(m.out, int64(len(body)), 10)
 	m.out = append(m.out, "\r\n"...)
 	m.out = c.appendConnection(m.out)
-	head := len(m.out)
+	o := own{res: res, head: len(m.out)}
 	if string(m.req.Method) != "HEAD" {
 		m.out = append(m.out, body...)
 	}
-	failed := c.write(m.out)
-	took := len(m.out)
+	return o
+}
+
+// endOwn ends the request, whose answer the client has, or as far as failed says.
+func (c *conn) endOwn(o *own, failed edge.Cause) {
+	took, res := len(c.mem.out), o.res
 	if failed != edge.CauseNone {
-		took = m.took
+		took = c.mem.took
 		res.Ending, res.Cause = edge.Gone, failed
 	}
-	res.Status, res.BytesOut = sentOf(res.Status, took, head)
+	res.Status, res.BytesOut = sentOf(res.Status, took, o.head)
 	if c.finish(res) && failed != edge.CauseNone {
 		c.abort()
 	}
@@ -117,6 +133,13 @@ func (c *conn) hit(f *edge.Found) {
 		c.refuse(c.whyCut())
 		return
 	}
+	c.hitHead(f)
+	took, failed := c.writeLong(c.mem.out, f.Body)
+	c.endHit(f, took, failed)
+}
+
+// hitHead builds the head of a page of the cache in m.out.
+func (c *conn) hitHead(f *edge.Found) {
 	c.settleBody()
 	m := c.mem
 	m.out = appendStatus(m.text(ownHead+len(f.Fields)+len(f.Extra)), f.Status)
@@ -135,12 +158,15 @@ func (c *conn) hit(f *edge.Found) {
 		m.out = append(m.out, "\r\n"...)
 	}
 	m.out = c.appendConnection(m.out)
+}
+
+// endHit ends the request, of whose answer the client took so much.
+func (c *conn) endHit(f *edge.Found, took int, failed edge.Cause) {
 	res := edge.Result{Ending: edge.Cached}
-	took, failed := c.writeLong(m.out, f.Body)
 	if failed != edge.CauseNone {
 		res.Ending, res.Cause = edge.Gone, failed
 	}
-	res.Status, res.BytesOut = sentOf(f.Status, took, len(m.out))
+	res.Status, res.BytesOut = sentOf(f.Status, took, len(c.mem.out))
 	if c.finish(res) && failed != edge.CauseNone {
 		c.abort()
 	}

@@ -46,14 +46,17 @@ func (c *conn) unpoke() {
 // Shutdown closes it. Whoever takes it out of phaseAway owns it. After leave has
 // reported true the connection is not to be touched any more.
 func (c *conn) leave() bool {
+	if c.home {
+		c.home = false
+		return c.goHome()
+	}
 	if !c.away {
 		return false
 	}
 	c.away = false
-	if c.lane != nil {
-		c.lane.Close()
-		c.lane = nil
-		c.parked.Store(nil)
+	c.leaveLane()
+	if c.goHome() {
+		return true
 	}
 	c.clock.wait(phaseAway, c.idleUntil)
 	if c.srv.draining.Load() && c.clock.take(phaseAway) {
@@ -64,6 +67,15 @@ func (c *conn) leave() bool {
 		return true
 	}
 	return !c.clock.take(phaseAway) // it keeps its goroutine if it cannot be watched
+}
+
+// leaveLane gives the lane up, until the next request.
+func (c *conn) leaveLane() {
+	if c.lane != nil {
+		c.lane.Close()
+		c.lane = nil
+		c.parked.Store(nil)
+	}
 }
 
 // event is told by the watcher what it was armed for: bytes for a connection

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,12 +23,17 @@ func (r *rig) away(n int) {
 	eventually(r.t, fmt.Sprintf("%d connections without a goroutine", n), func() bool {
 		all := r.srv.all()
 		for _, c := range all {
-			if c.clock.now() != phaseAway {
+			if c.clock.now() != phaseAway && !(c.clock.now() == phaseIdle && c.clock.left(r.srv.now()) > 2*soon+2*sweepEvery) {
 				return false
 			}
 		}
 		return len(all) == n && !strings.Contains(stacks(), "(*conn).serve(")
 	})
+}
+
+// left is how long the phase may still last.
+func (c *clock) left(now moment) time.Duration {
+	return time.Duration(moment(c.word.Load()>>deadlineAt)-now) * time.Millisecond
 }
 
 func stacks() string {
@@ -50,7 +56,9 @@ func TestAnIdleConnectionHasNoGoroutineAndServesOn(t *testing.T) {
 		fresh.want(200, "x")
 		r.away(2)
 		c.send("GET / HT")
-		eventually(t, "half a head", func() bool { return strings.Contains(stacks(), "(*conn).serve(") })
+		eventually(t, "half a head", func() bool {
+			return slices.ContainsFunc(r.srv.all(), func(c *conn) bool { return c.clock.now() == phaseHead })
+		})
 		c.send("TP/1.1\r\nHost: app.test\r\n\r\n")
 		c.want(200, "x")
 	}

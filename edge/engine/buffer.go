@@ -45,8 +45,10 @@ type memory struct {
 	try       attempt
 	more      *[]byte // body of the request, following what is in in; nil: none
 	moreLen   int
-	continued bool // 100 Continue was sent for this request
-	took      int  // how much of it the client was sent, if a write failed
+	headUntil moment // when a head must be complete; 0 while there is none
+	bad       error  // why what came is no request
+	continued bool   // 100 Continue was sent for this request
+	took      int    // how much of it the client was sent, if a write failed
 	vec       [3][]byte
 	bufs      net.Buffers
 
@@ -160,7 +162,17 @@ func (s *stock) get() *memory {
 	return newMemory()
 }
 
+// forgetGathered gives the buffer of a body back: nothing of it may be found by the next
+// request.
+func (s *stock) forgetGathered(m *memory) {
+	if m.more != nil {
+		s.bodies.Put(m.more)
+		m.more, m.moreLen = nil, 0
+	}
+}
+
 func (s *stock) put(m *memory) {
+	s.forgetGathered(m)
 	if s.poison {
 		fillWith(m.texts[:], 0xdb)
 		fillWith(m.in, 0xdb)
@@ -173,7 +185,7 @@ func (s *stock) put(m *memory) {
 	}
 	m.req.Reset()
 	m.res.Reset()
-	m.fwd, m.try, m.vec, m.bufs = http1.Forward{}, attempt{}, [3][]byte{}, nil
+	m.fwd, m.try, m.vec, m.bufs, m.bad, m.headUntil = http1.Forward{}, attempt{}, [3][]byte{}, nil, nil, 0
 	s.memories.Put(m)
 }
 

@@ -25,6 +25,7 @@ const (
 	phasePass                // the app, to take bytes of a request's body
 	phaseTunnel              // bytes of the app in a tunnel; the client is watched once it has ended
 	phaseLast                // bytes of the client in a tunnel that the app has ended
+	phaseQuick               // the head of an answer, at a loop
 )
 
 // A clock is one word that says what a goroutine waits for and until when, so
@@ -33,19 +34,19 @@ const (
 // whether the phase was interrupted, so an interrupt can never hit what comes
 // after it unnoticed.
 //
-//	bits 0–3   phase
-//	bit  4     late: the deadline has passed
-//	bit  5     gone: the client has left
-//	bit  6     asked: the client is being asked whether it has, or was (knock.go)
+//	bits 0–4   phase
+//	bit  5     late: the deadline has passed
+//	bit  6     gone: the client has left
+//	bit  7     asked: the client is being asked whether it has, or was (knock.go)
 //	bits 8–15  sequence, so that two stays in a phase differ
 //	bits 16–63 deadline in milliseconds since the server began; 0 = none
 type clock struct{ word atomic.Uint64 }
 
 const (
-	phaseMask  = uint64(0xf)
-	lateBit    = uint64(1) << 4
-	goneBit    = uint64(1) << 5
-	askedBit   = uint64(1) << 6
+	phaseMask  = uint64(0x1f)
+	lateBit    = uint64(1) << 5
+	goneBit    = uint64(1) << 6
+	askedBit   = uint64(1) << 7
 	seqOne     = uint64(1) << 8
 	seqMask    = uint64(0xff) << 8
 	deadlineAt = 16
@@ -170,6 +171,12 @@ func oneOf(p phase, in []phase) bool {
 		}
 	}
 	return false
+}
+
+// lateIn says whether it is in that phase, and was marked late.
+func (c *clock) lateIn(p phase) bool {
+	w := c.word.Load()
+	return w&lateBit != 0 && phase(w&phaseMask) == p
 }
 
 // due says whether the deadline has passed and nobody was told.

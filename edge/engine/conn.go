@@ -21,8 +21,9 @@ import (
 type conn struct {
 	srv  *Server
 	door *door
-	nc   net.Conn
-	raw  syscall.RawConn    // nil: nc is no socket
+	nc   net.Conn           // nil while a loop has it. Others than its goroutine reach it with poking held
+	raw  syscall.RawConn    // nil: nc is no socket. Likewise
+	loop *loop              // who serves it; nil: a goroutine of its own. Likewise
 	turn func(uintptr) bool // takeTurn, kept so that waiting allocates nothing
 	lane *edge.Request      // nil before the first request
 	mem  *memory            // nil while idle
@@ -30,20 +31,28 @@ type conn struct {
 
 	idleFor   time.Duration // the door's IdleTimeout, which every request needs
 	idleUntil moment        // when an idle connection is closed
-	headUntil moment        // when a head must be complete; 0 while there is none
 
 	ids     ids        // of the requests
 	client  netip.Addr // who the connection is counted for; zero: nobody
 	trusted bool
-	drained bool  // the last read left nothing behind, so that more will be told
-	settled bool  // it has had a request, and after it a read that found nothing
-	alone   bool  // the next exchange reads from nc, so it cannot be within a callback
-	over    bool  // no further request follows
-	away    bool  // idle for long: to be left to the watcher
-	keep    bool  // another request may follow
-	linger  bool  // the client may still be sending
-	broken  bool  // aborted
-	fd      int32 // while the goroutine is in a callback of raw, else noFD
+	drained bool // the last read left nothing behind, so that more will be told
+	settled bool // it has had a request, and after it a read that found nothing
+	alone   bool // the next exchange reads from nc, so it cannot be within a callback
+	over    bool // no further request follows
+	away    bool // idle for long: to be left to the loop, or the watcher
+	home    bool // to be left to the loop
+	keep    bool // another request may follow
+	linger  bool // the client may still be sending
+	broken  bool // aborted
+
+	// For a loop.
+	ready  bool  // its events are told to the loop
+	asking bool  // the app has the request, and its answer is waited for
+	flows  bool  // the answer has begun, and more of it is waited for
+	upEnds bool  // the app has ended what it sends, which is told only once
+	stays  uint8 // requests that a goroutine answers before a loop has it again
+
+	fd int32 // while the goroutine is in a callback of raw, or a loop has it; else noFD
 
 	clock clock
 
@@ -58,7 +67,7 @@ type conn struct {
 	finished  atomic.Bool                  // the watcher saw the client close its sending side
 	taken     uint64                       // the sweeper's: what the client had taken when it last looked
 
-	poking sync.Mutex     // held while a wait is marked and acted on, so that both are undone together; guards up
+	poking sync.Mutex     // held while a wait is marked and acted on, so that both are undone together; guards up too
 	up     *upstream.Conn // to the app, while a request uses it
 }
 
@@ -70,9 +79,7 @@ func newConn(s *Server, d *door, nc net.Conn, p peer) *conn {
 	// Not a method value: the code of one is at the end of the package, on a page of
 	// its own.
 	c.turn = func(fd uintptr) bool { return c.takeTurn(fd) }
-	if sc, ok := nc.(syscall.Conn); ok {
-		c.raw, _ = sc.SyscallConn() // an error means closed, as the first read will find
-	}
+	c.raw = rawOf(nc)
 	c.idleUntil = after(s.now(), c.idleFor)
 	if p.ip.IsValid() {
 		c.ip = p.ip.AppendTo(nil)
@@ -80,7 +87,16 @@ func newConn(s *Server, d *door, nc net.Conn, p peer) *conn {
 	return c
 }
 
-// serve is the life of a connection as long as it is not idle for long. It ends
+// rawOf is the socket of nc, nil if it has none.
+func rawOf(nc net.Conn) syscall.RawConn {
+	if sc, ok := nc.(syscall.Conn); ok {
+		raw, _ := sc.SyscallConn() // an error means closed, as the first read will find
+		return raw
+	}
+	return nil
+}
+
+// serve is the life of a connection as long as it has a goroutine. It ends
 // with the client, with an answer that says close, when a deadline passes, or
 // with Shutdown.
 func (c *conn) serve() {
@@ -95,6 +111,17 @@ func (c *conn) serve() {
 		}
 	}
 	c.close()
+	c.vanish()
+}
+
+// serveAfter is serve after something that needs a goroutine.
+func (c *conn) serveAfter(first func()) {
+	first()
+	c.serve()
+}
+
+// vanish is what follows the end of a connection.
+func (c *conn) vanish() {
 	if c.lane != nil {
 		c.lane.Close()
 	}
@@ -102,6 +129,15 @@ func (c *conn) serve() {
 		c.srv.stock.put(c.mem)
 	}
 	c.srv.forget(c)
+}
+
+// isBad says that what came is no request.
+func (c *conn) isBad() bool { return c.mem != nil && c.mem.bad != nil }
+
+// reject answers what is no request.
+func (c *conn) reject() {
+	c.over = true
+	c.malformed(c.mem.bad)
 }
 
 // malformed answers what is no valid request.
@@ -150,7 +186,7 @@ func (c *conn) sweep(now moment) {
 			c.interruptUp()
 			c.poke()
 		case phaseTake:
-			_ = c.nc.SetWriteDeadline(past()) // fails only if closed
+			c.reach(stopWriting)
 		default:
 		}
 	}
@@ -163,7 +199,7 @@ func (c *conn) sweep(now moment) {
 	case phasePass:
 		c.interruptUp()
 	case phaseWrite: // its 100 Continue
-		_ = c.nc.SetWriteDeadline(past()) // fails only if closed
+		c.reach(stopWriting)
 	default:
 	}
 }
@@ -189,8 +225,8 @@ func (c *conn) expire(now moment) phase {
 	c.poking.Lock()
 	defer c.poking.Unlock()
 	p := c.clock.expire(now)
-	if p == phaseIdle || p == phaseHead {
-		c.poke()
+	if p == phaseIdle || p == phaseHead || p == phaseQuick {
+		c.reachHeld(stopReading)
 	}
 	return p
 }
@@ -203,7 +239,7 @@ func (c *conn) retire() {
 	}
 	c.poking.Lock()
 	if c.clock.mark(lateBit, phaseIdle) {
-		c.poke()
+		c.reachHeld(stopReading)
 	}
 	c.poking.Unlock()
 	if e := c.ending.Load(); e != nil {
@@ -220,19 +256,48 @@ func (c *conn) interruptUp() {
 	}
 }
 
+// reach has f interrupt something at the socket. If a loop has it that is told to look
+// why: what interrupts is never done in one of its system calls.
+func (c *conn) reach(f func(nc net.Conn)) {
+	c.poking.Lock()
+	defer c.poking.Unlock()
+	c.reachHeld(f)
+}
+
+func (c *conn) reachHeld(f func(nc net.Conn)) {
+	if c.loop != nil {
+		c.loop.tell(c)
+		return
+	}
+	if c.nc != nil { // else it has ended
+		f(c.nc)
+	}
+}
+
+func stopReading(nc net.Conn) { _ = nc.SetReadDeadline(past()) }  // fails only if closed
+func stopWriting(nc net.Conn) { _ = nc.SetWriteDeadline(past()) } // likewise
+
 // poke makes a read from the client return.
-func (c *conn) poke() {
-	_ = c.nc.SetReadDeadline(past()) // fails only if closed
+func (c *conn) poke() { c.reach(stopReading) }
+
+// socket is the socket for others than the connection's goroutine, nil if there is
+// none, or a loop has it.
+func (c *conn) socket() syscall.RawConn {
+	c.poking.Lock()
+	defer c.poking.Unlock()
+	return c.raw
 }
 
 // arm lets the watcher look at the client. Without a socket, or if the watcher
 // is full, a client that left is noticed when it is written to.
-func (c *conn) arm(events uint32) bool {
-	if c.raw == nil {
+func (c *conn) arm(events uint32) bool { return c.armAt(c.socket(), events) }
+
+func (c *conn) armAt(raw syscall.RawConn, events uint32) bool {
+	if raw == nil {
 		return false
 	}
 	c.armed.Store(true)
-	err := c.srv.watcher.arm(c, events)
+	err := c.srv.watcher.arm(c, raw, events)
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		c.srv.opt.Warn(err.Error())
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"net"
 	"time"
 
 	"github.com/usher-edge/usher/edge"
@@ -49,7 +50,7 @@ func (c *conn) Cut() {
 
 // hasLastWords bounds what is still written to the client, for good.
 func (c *conn) hasLastWords() {
-	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // fails only if closed
+	c.reach(func(nc net.Conn) { _ = nc.SetWriteDeadline(time.Now().Add(lastWords)) }) // fails only if closed
 }
 
 // sever breaks the connection off, whatever it is at.
@@ -65,7 +66,15 @@ func (c *conn) breakOff() {
 	if c.srv.holds(c) {
 		go func() {
 			defer c.srv.goroutines.Done()
-			reset(c.nc)
+			c.poking.Lock()
+			nc, l := c.nc, c.loop
+			c.poking.Unlock()
+			switch {
+			case l != nil:
+				l.tell(c)
+			case nc != nil:
+				reset(nc)
+			}
 		}()
 	}
 	c.interruptUp()

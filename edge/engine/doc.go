@@ -1,8 +1,8 @@
 // Package engine stands before the edge's core and moves the bytes: listeners,
 // client connections, request and response bodies, upgrades.
 //
-// It is a goroutine per connection with edge/http1 as its parser, and not a
-// general HTTP server, because four things a proxy needs cannot be had from one
+// Event loops serve what is quick (loop.go), a goroutine each all other connections,
+// with edge/http1 as their parser. It is not a general HTTP server, because four things a proxy needs cannot be had from one
 // (fasthttp's was looked at, see docs/architecture.md): strictness about the
 // very bytes of a head; interim answers (1xx) passed on; news of a client that
 // leaves while its request waits for an app; a half-close that is not taken for
@@ -27,7 +27,9 @@
 //     when TCP's keep-alive fails.
 //   - 100 Continue is sent at most once, and to a client that waits for it not
 //     before an app has the head.
-//   - An idle connection holds no buffer, and after a moment no goroutine.
+//   - An idle connection holds no buffer, and no goroutine: where there are no loops,
+//     after a moment.
+//   - A loop never waits for anything but events.
 //   - No request arms a timer: one sweeper per server looks at all deadlines, so
 //     they are met within sweepEvery.
 //   - Who is connected is bounded, for all, for a listener and for each client.

@@ -11,26 +11,46 @@ import (
 
 // exchange answers one request, whose head has been read, and sets c.keep.
 func (c *conn) exchange() {
-	c.mem.seal()
-	c.begin(time.Now())
-	c.awaitAnswer()
-	c.keep, c.linger, c.mem.continued = c.mem.req.KeepAlive, false, false
-	c.mem.try = attempt{} // memory may be that of the request before
-	switch {
-	case c.mem.req.Loops(c.viaName()):
-		c.refuse(edge.CauseLoop)
-		return
-	case string(c.mem.req.Path) == "*", c.mem.req.IsLast():
-		c.answerOptions()
+	c.takeUp()
+	if c.isOurs() {
+		c.answerOurs()
 		return
 	}
 	for c.step() {
 	}
 }
 
+// takeUp begins it.
+func (c *conn) takeUp() {
+	c.mem.seal()
+	c.begin(time.Now())
+	c.awaitAnswer()
+	c.keep, c.linger, c.mem.continued = c.mem.req.KeepAlive, false, false
+	c.mem.try = attempt{} // memory may be that of the request before
+}
+
+// isOurs says whether the core need not be asked.
+func (c *conn) isOurs() bool {
+	q := &c.mem.req
+	return q.Loops(c.viaName()) || string(q.Path) == "*" || q.IsLast()
+}
+
+func (c *conn) answerOurs() {
+	if c.mem.req.Loops(c.viaName()) {
+		c.refuse(edge.CauseLoop)
+		return
+	}
+	c.answerOptions()
+}
+
 // step makes one decision and follows it. It reports whether to decide again.
 func (c *conn) step() (again bool) {
 	d := c.srv.opt.Edge.Decide(c.lane)
+	return c.follow(&d)
+}
+
+// follow does what has been decided.
+func (c *conn) follow(d *edge.Decision) (again bool) {
 	switch d.Kind {
 	case edge.Hit:
 		c.hit(&d.Found)
@@ -172,12 +192,22 @@ func (c *conn) finish(res edge.Result) bool {
 
 // answer answers the request whose head has been read.
 func (c *conn) answer() {
+	c.openLane()
+	c.exchange()
+	c.next()
+}
+
+func (c *conn) openLane() {
 	if c.lane == nil {
 		c.lane = c.srv.opt.Edge.Open(c)
 	}
-	c.headUntil = 0
-	c.exchange()
-	c.forgetGathered()
+	c.mem.headUntil = 0
+}
+
+// next comes after a request.
+func (c *conn) next() {
+	c.srv.stock.forgetGathered(c.mem)
+	c.stay()
 	if !c.keep {
 		c.over = true
 		return

@@ -49,8 +49,13 @@ func (c *conn) takeTurn(fd uintptr) (leave bool) {
 	for !c.over {
 		got, wait := c.receive()
 		switch {
+		case wait && c.goesHome():
+			c.home = true
+			return true
 		case wait:
 			return c.await()
+		case c.isBad():
+			c.reject()
 		case !got:
 		case c.readsItself():
 			c.alone = true
@@ -75,6 +80,8 @@ func (c *conn) talk() {
 	for !c.over {
 		if got, wait := c.receive(); got {
 			c.answer()
+		} else if c.isBad() {
+			c.reject()
 		} else if wait {
 			c.over = true
 		}
@@ -85,7 +92,7 @@ func (c *conn) talk() {
 // connection, when the server shuts down.
 func (c *conn) await() (over bool) {
 	if c.mem != nil {
-		c.clock.wait(phaseHead, c.headUntil)
+		c.clock.wait(phaseHead, c.mem.headUntil)
 		return false
 	}
 	c.clock.wait(phaseIdle, c.idleFrom())
@@ -101,7 +108,7 @@ func (c *conn) await() (over bool) {
 func (c *conn) receive() (got, wait bool) {
 	for {
 		if c.mem != nil {
-			if got = c.parse(); got || c.over {
+			if got = c.parse(); got || c.isBad() {
 				return got, false
 			}
 		}
@@ -119,19 +126,17 @@ func (c *conn) receive() (got, wait bool) {
 	}
 }
 
-// parse looks for a whole head in what has been read. Bytes that are no head
-// are answered, and the connection is over.
+// parse looks for a whole head in what has been read.
 func (c *conn) parse() (got bool) {
 	m := c.mem
 	n, err := m.req.Parse(m.unread(), &c.srv.opt.Limits)
 	if err != nil {
-		c.over = true
-		c.malformed(err)
+		c.mem.bad = err
 		return false
 	}
 	m.r += n
-	if n == 0 && c.headUntil == 0 {
-		c.headUntil = after(c.srv.now(), c.door.HeadTimeout)
+	if n == 0 && c.mem.headUntil == 0 {
+		c.mem.headUntil = after(c.srv.now(), c.door.HeadTimeout)
 	}
 	return n > 0
 }
@@ -176,7 +181,7 @@ func (c *conn) readBlocking(room []byte) (int, error) {
 			return 0, nil
 		}
 	} else {
-		c.clock.wait(phaseHead, c.headUntil)
+		c.clock.wait(phaseHead, c.mem.headUntil)
 	}
 	n, err := c.nc.Read(room)
 	if c.clock.rest().late() && n == 0 && c.mem != nil {
@@ -205,14 +210,14 @@ func (c *conn) readsItself() bool {
 func (c *conn) gather() (all bool) {
 	m := c.mem
 	left := m.req.Length - m.try.bytesIn
-	if left < 0 || m.req.Expect || c.raw == nil {
+	if left < 0 || m.req.Expect || c.raw == nil && c.loop == nil {
 		return false
 	}
 	if m.more == nil {
 		m.more, m.moreLen = c.srv.stock.bodies.Get(0), 0
 	}
 	if want := min(left, pumpSize); int64(m.moreLen) < want {
-		_ = c.raw.Control(func(fd uintptr) { // what fails here fails where it is waited for
+		c.onSocket(func(fd uintptr) { // what fails here fails where it is waited for
 			for n := 1; n > 0 && int64(m.moreLen) < want; m.moreLen += n {
 				n, _ = rawio.Read(fd, (*m.more)[m.moreLen:want])
 			}
@@ -229,12 +234,4 @@ func (m *memory) gathered() []byte {
 		return nil
 	}
 	return (*m.more)[:m.moreLen]
-}
-
-// forgetGathered gives the buffer back.
-func (c *conn) forgetGathered() {
-	if m := c.mem; m.more != nil {
-		c.srv.stock.bodies.Put(m.more)
-		m.more, m.moreLen = nil, 0
-	}
 }

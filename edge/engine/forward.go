@@ -35,7 +35,11 @@ var errBadBody = errors.New("engine: malformed request body")
 // forward tries the request at t, into which it is counted. It reports whether
 // it should be decided about again; otherwise it is finished.
 func (c *conn) forward(t *edge.Target) (again bool) {
-	up, was, err := c.ask(t)
+	return c.asked(c.ask(t))
+}
+
+// asked goes on when the head of the answer is here, or is not to be had.
+func (c *conn) asked(up *upstream.Conn, was interrupt, err error) (again bool) {
 	if err != nil || was.any() {
 		return c.fail(err, was)
 	}
@@ -79,10 +83,8 @@ func (c *conn) askOn(up *upstream.Conn, more bool) (interrupt, error) {
 	if !more {
 		c.waitForApp()
 		err := up.Ask(c.mem.out, c.mem.gathered(), &c.mem.res, c.mem.req.Method)
-		if was := c.soleWriter(c.clock.rest()); err != nil || was.any() {
-			return was, err
-		}
-		return c.readHeads(up)
+		_, was, err := c.head(up, err)
+		return was, err
 	}
 	c.waitForApp() // to take what is here
 	_, err := up.Write(c.mem.out)
@@ -103,6 +105,21 @@ func (c *conn) askOn(up *upstream.Conn, more bool) (interrupt, error) {
 		return was, err
 	}
 	return c.readHeads(up)
+}
+
+// head is told how waiting for a head came out, and reads on to the final one.
+func (c *conn) head(up *upstream.Conn, err error) (*upstream.Conn, interrupt, error) {
+	was := c.soleWriter(c.clock.rest())
+	if err == nil && !was.any() {
+		was, err = c.readHeads(up)
+	}
+	return up, was, err
+}
+
+// sendOn sends what the app has not taken at once of a whole request.
+func (c *conn) sendOn(up *upstream.Conn) (*upstream.Conn, interrupt, error) {
+	c.waitForApp()
+	return c.head(up, up.Outcome())
 }
 
 // build puts the head, and as much of the body as is here, into m.out. more says

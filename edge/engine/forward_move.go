@@ -41,34 +41,48 @@ func (c *conn) moves(up *upstream.Conn, chunked bool) bool {
 // copied. A client that does not take all of it at once is slow: it is waited for with
 // a copy, and without a pipe, and so it is from then on.
 func (c *conn) move(up *upstream.Conn) (cause edge.Cause, done bool) {
-	x, pipes := &c.mem.try, &c.srv.stock.pipes
+	pipes := &c.srv.stock.pipes
 	c.clock.wait(phaseFlow, after(c.srv.now(), watchAfter))
 	p, done, err := up.Move(pipes)
 	was := c.soleWriter(c.clock.rest())
-	switch {
-	case err != nil || was.any():
+	if err != nil || was.any() {
 		if p != nil {
 			pipes.Put(p)
 		}
 		return c.brokeOff(err, was), false
-	case p == nil:
+	}
+	left, cause := c.moved(up, p)
+	if len(left) > 0 {
+		cause = c.writeLeft(left)
+	}
+	return cause, done
+}
+
+// moved passes on what has been moved, if anything can be: what is left is to be
+// written.
+func (c *conn) moved(up *upstream.Conn, p *rawio.Pipe) (left []byte, cause edge.Cause) {
+	x := &c.mem.try
+	if p == nil {
 		x.copies = true
-		return edge.CauseNone, false
+		return nil, edge.CauseNone
 	}
 	size := p.Held()
 	x.pieces.add(size)
-	left, cause := c.pour(up, p)
+	left, cause = c.pour(up, p)
 	x.bytesOut += int64(size - p.Held() - len(left))
-	pipes.Put(p)
-	if len(left) > 0 {
-		x.copies = true
-		if cause = c.write(left); cause != edge.CauseNone {
-			x.bytesOut += int64(c.mem.took)
-		} else {
-			x.bytesOut += int64(len(left))
-		}
+	c.srv.stock.pipes.Put(p)
+	x.copies = len(left) > 0
+	return left, cause
+}
+
+// writeLeft writes what moved has left.
+func (c *conn) writeLeft(left []byte) edge.Cause {
+	cause := c.write(left)
+	if cause == edge.CauseNone {
+		c.mem.took = len(left)
 	}
-	return cause, done
+	c.mem.try.bytesOut += int64(c.mem.took)
+	return cause
 }
 
 // pour sends what is in p, and returns a copy of what the client does not take at once,

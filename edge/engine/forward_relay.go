@@ -18,6 +18,20 @@ const smallPiece = 4 << 10
 
 // relay sends the app's final answer on and finishes the request.
 func (c *conn) relay(up *upstream.Conn) {
+	chunked := c.answerHead(up)
+	if c.isStream() {
+		c.endRelay(up, c.relayEvents(up, chunked))
+		return
+	}
+	c.endRelay(up, c.relayBody(up, chunked))
+}
+
+// isStream says whether the answer ends only with its reader.
+func (c *conn) isStream() bool { return isEventStream(&c.mem.res) && c.mem.res.Length < 0 }
+
+// answerHead builds the head that the client gets in m.out, and says whether chunks
+// follow.
+func (c *conn) answerHead(up *upstream.Conn) (chunked bool) {
 	m, x := c.mem, &c.mem.try
 	if x.rest == restMoves && !x.pump.whole.Load() {
 		c.keep = false // the app answers before it has the body
@@ -25,7 +39,7 @@ func (c *conn) relay(up *upstream.Conn) {
 	if c.srv.draining.Load() {
 		c.keep = false
 	}
-	chunked := m.res.ChunkedTo(m.req.Minor)
+	chunked = m.res.ChunkedTo(m.req.Minor)
 	if m.res.Length < 0 && !chunked {
 		c.keep = false
 	}
@@ -37,13 +51,7 @@ func (c *conn) relay(up *upstream.Conn) {
 	m.out = http1.AppendResponse(m.out[:0], &m.res, &http1.Answer{
 		Minor: m.req.Minor, KeepAlive: c.keep, Chunked: chunked, Via: c.viaName(), Extra: m.extra,
 	})
-	var cause edge.Cause
-	if isEventStream(&m.res) && m.res.Length < 0 {
-		cause = c.relayEvents(up, chunked)
-	} else {
-		cause = c.relayBody(up, chunked)
-	}
-	c.endRelay(up, cause)
+	return chunked
 }
 
 // appendExtra builds the field lines of ours: which generation answers, and
@@ -102,6 +110,20 @@ func (c *conn) relayBody(up *upstream.Conn, chunked bool) edge.Cause {
 			return cause
 		}
 	}
+}
+
+// relayOn is relayBody after the first piece, or what kept it from being read.
+func (c *conn) relayOn(up *upstream.Conn, data []byte, done, chunked bool, err error) edge.Cause {
+	if err != nil {
+		return c.brokeOff(err, 0)
+	}
+	if len(data) > 0 {
+		c.mem.try.pieces.add(len(data))
+		if cause := c.passOn(up, data, done, chunked); cause != edge.CauseNone || done {
+			return cause
+		}
+	}
+	return c.relayBody(up, chunked)
 }
 
 // headGrace is how long the head of an answer waits for the beginning of its
@@ -175,11 +197,28 @@ func (c *conn) unsent() bool { return len(c.mem.out) > 0 }
 
 // passOn sends one piece of body, together with what is in m.out.
 func (c *conn) passOn(up *upstream.Conn, data []byte, done, chunked bool) edge.Cause {
-	m, x := c.mem, &c.mem.try
-	head, size := len(m.out), len(data)
-	if head > 0 && !c.begins() {
+	if c.unsent() && !c.begins() {
 		return c.whyCut()
 	}
+	p := c.compose(up, data, done, chunked)
+	if len(c.mem.out) == 0 && len(p.data) == 0 {
+		return edge.CauseNone
+	}
+	return c.sent(&p, c.writeAll(c.mem.out, p.data, p.tail))
+}
+
+// portion is what goes to the client in one go, behind what is in m.out.
+type portion struct {
+	data, tail []byte
+	head, body int // where in m.out its own head ends, and the body begins
+	size       int // of the body
+}
+
+// compose makes a portion of a piece of body, and of the head that waits in m.out.
+func (c *conn) compose(up *upstream.Conn, data []byte, done, chunked bool) portion {
+	m, x := c.mem, &c.mem.try
+	p := portion{head: len(m.out), size: len(data)}
+	size := p.size
 	if x.fill != nil && size > 0 {
 		_, _ = x.fill.Write(data) // a fill that has had enough is not committed
 	}
@@ -192,21 +231,24 @@ func (c *conn) passOn(up *upstream.Conn, data []byte, done, chunked bool) edge.C
 		tail = http1.AppendLastChunk(tail, up.Trailer())
 	}
 	m.extra = tail
-	body := len(m.out)
+	p.body = len(m.out)
 	if len(data) <= smallPiece && len(data)+len(tail) <= cap(m.out)-len(m.out) {
 		m.out = append(append(m.out, data...), tail...)
 		data, tail = nil, nil
 	}
-	if len(m.out) == 0 && len(data) == 0 {
-		return edge.CauseNone
-	}
-	cause := c.writeAll(m.out, data, tail)
+	p.data, p.tail = data, tail
+	return p
+}
+
+// sent takes in what became of a portion.
+func (c *conn) sent(p *portion, cause edge.Cause) edge.Cause {
+	m, x := c.mem, &c.mem.try
 	m.out = m.out[:0]
 	if cause != edge.CauseNone {
-		x.brokeOff(m.took, head, body, size)
+		x.brokeOff(m.took, p.head, p.body, p.size)
 		return cause
 	}
-	x.bytesOut += int64(size)
+	x.bytesOut += int64(p.size)
 	return edge.CauseNone
 }
 
@@ -265,24 +307,42 @@ const rawMost = 320 << 10
 // within a callback as much of the first two as the kernel takes at once, and
 // the rest as it takes it. If that fails, m.took is what it took.
 func (c *conn) writeAll(head, data, tail []byte) edge.Cause {
-	took := 0
+	c.mem.took = 0
 	if c.severed() {
-		c.mem.took = took
 		return edge.CauseClientGone
 	}
 	if c.fd != noFD && len(tail) == 0 && len(head)+len(data) <= rawMost {
-		n, err := rawio.WriteBoth(uintptr(c.fd), head, data)
-		switch {
-		case n == len(head)+len(data):
-			return edge.CauseNone
-		case err != nil && err != syscall.EAGAIN:
-			c.mem.took = n
-			return edge.CauseClientGone
+		if over, cause := c.writeNow(head, data); over {
+			return cause
 		}
-		took = n
-		k := min(n, len(head))
-		head, data = head[k:], data[n-k:]
 	}
+	return c.writeOn(head, data, tail)
+}
+
+// writeNow sends as much as the kernel takes at once: m.took bytes. over says that this
+// is all, or that there is nobody to send it to.
+func (c *conn) writeNow(head, data []byte) (over bool, cause edge.Cause) {
+	if c.severed() {
+		c.mem.took = 0
+		return true, edge.CauseClientGone
+	}
+	n, err := rawio.WriteBoth(uintptr(c.fd), head, data)
+	c.mem.took = n
+	switch {
+	case n == len(head)+len(data):
+		return true, edge.CauseNone
+	case err != nil && err != syscall.EAGAIN:
+		return true, edge.CauseClientGone
+	default:
+		return false, edge.CauseNone
+	}
+}
+
+// writeOn sends what follows the m.took bytes that the client has, as it takes it.
+func (c *conn) writeOn(head, data, tail []byte) edge.Cause {
+	took := c.mem.took
+	k := min(took, len(head))
+	head, data = head[k:], data[took-k:]
 	c.clock.wait(phaseWrite, after(c.srv.now(), watchAfter))
 	n, err := c.writeSlowly(head, data, tail)
 	c.mem.took = took + n

@@ -43,7 +43,7 @@ func (c *conn) knock() {
 	default:
 		return // the wait is over
 	}
-	c.arm(watchReset)
+	c.armAt(c.raw, watchReset)
 }
 
 // sayGoOn asks with 100 Continue. It reports false if that is not known to the

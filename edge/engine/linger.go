@@ -37,14 +37,22 @@ func (c *conn) shut() {
 
 // sentMore says whether there are bytes of the client that nobody has read.
 func (c *conn) sentMore() (more bool) {
-	if c.raw == nil {
-		return false
-	}
-	_ = c.raw.Control(func(fd uintptr) { // fails only if closed
+	c.onSocket(func(fd uintptr) {
 		n, _ := rawio.Peek(fd, new([1]byte))
 		more = n > 0
 	})
 	return more
+}
+
+// onSocket has f do something to the client's socket, if there is one, that is not
+// closed.
+func (c *conn) onSocket(f func(fd uintptr)) {
+	switch {
+	case c.fd != noFD:
+		f(uintptr(c.fd))
+	case c.raw != nil:
+		_ = c.raw.Control(f) // fails only if closed
+	}
 }
 
 // drain tells the client that nothing more comes, and reads until it ends, or sends no
@@ -76,7 +84,7 @@ func (c *conn) drain() {
 }
 
 func (c *conn) disarm() {
-	if c.armed.Load() {
+	if c.armed.Swap(false) {
 		c.srv.watcher.forget(c)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,7 @@ const fasthttpClock = "github.com/valyala/fasthttp.updateServerDate.func1"
 
 // TestMain checks that the tests left no goroutine and no descriptor behind.
 func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(max(3, runtime.GOMAXPROCS(0))) // one more than loops, as usher has it
 	before := len(descriptors())
 	code := m.Run()
 	if code == 0 {
@@ -259,6 +261,8 @@ type rig struct {
 	mu      sync.Mutex
 	entries []edge.Entry
 	warned  []string
+
+	onLog func(target string)
 }
 
 type rigOptions struct {
@@ -267,11 +271,12 @@ type rigOptions struct {
 	cache  edge.Cache
 	unix   bool
 	pool   func(upstream.Options) *upstream.Pool
+	onLog  func(target string) // called for each entry, on the goroutine that ended the request
 }
 
 func newRig(t testing.TB, o rigOptions) *rig {
 	t.Helper()
-	r := &rig{t: t}
+	r := &rig{t: t, onLog: o.onLog}
 	if o.pool == nil {
 		o.pool = spoiling()
 	}
@@ -303,8 +308,20 @@ func spoiling() func(upstream.Options) *upstream.Pool {
 
 // serve starts the server and ends it with the test, before anything that was
 // registered earlier.
+// eventLoops is how many event loops a server has, two unless USHER_TEST_LOOPS says
+// otherwise: all that is tested here must hold with none as well.
+func eventLoops() int {
+	if n, err := strconv.Atoi(os.Getenv("USHER_TEST_LOOPS")); err == nil {
+		return n
+	}
+	return 2
+}
+
 func (r *rig) serve(o Options, unix bool) {
 	r.t.Helper()
+	if o.Loops == 0 {
+		o.Loops = eventLoops()
+	}
 	srv, err := New(o)
 	if err != nil {
 		r.t.Fatal(err)
@@ -357,6 +374,9 @@ type wakes struct{ r *rig }
 func (w wakes) Wake(string) { w.r.wake.Add(1) }
 
 func (r *rig) log(n *edge.Entry) {
+	if r.onLog != nil {
+		r.onLog(string(n.Target))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := *n

@@ -35,6 +35,10 @@ type Options struct {
 	// once, over all listeners; one more is refused. Trusted peers and those of
 	// unix listeners are not counted. Default 0: no bound.
 	MaxPerClient int
+	// Loops is how many event loops serve what is quick (loop.go). Each is best off
+	// with a processor of Go's (GOMAXPROCS) to itself, and the rest with another one.
+	// Default 0: none, all connections have goroutines.
+	Loops int
 	// Limits of request heads.
 	Limits http1.Limits
 

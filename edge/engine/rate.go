@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"net"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -58,10 +57,11 @@ func (c *conn) takes(now moment) bool {
 // confirmed so far (tcp(7), TCP_INFO). Of other connections it is not known; a
 // write that is long there must come to its end within one window.
 func (c *conn) acknowledged() (n uint64, known bool) {
-	if _, ok := c.nc.(*net.TCPConn); !ok || c.raw == nil {
+	raw := c.socket()
+	if raw == nil || !c.door.tcp {
 		return 0, false
 	}
-	err := c.raw.Control(func(fd uintptr) {
+	err := raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err == nil {
 			n, known = info.Bytes_acked, true

@@ -24,6 +24,8 @@ type Server struct {
 	text    texts
 	stock   stock
 	watcher *watcher
+	loops   []*loop
+	turn    atomic.Uint32 // whose turn it is to get a connection
 	began   time.Time
 	tick    atomic.Uint64 // moment of the last sweep
 
@@ -64,6 +66,10 @@ func New(o Options) (*Server, error) {
 		opt: o, watcher: w, began: time.Now(),
 		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{},
 	}
+	if s.loops, err = newLoops(s); err != nil {
+		w.close()
+		return nil, err
+	}
 	s.stock.open(o.poison)
 	s.text = texts{
 		via: []byte(o.Via), http: []byte("http"),
@@ -74,6 +80,9 @@ func New(o Options) (*Server, error) {
 	s.slots = newSlots(o.MaxConnections)
 	s.sweeping.Add(1)
 	go s.sweep()
+	for _, l := range s.loops {
+		go l.run()
+	}
 	return s, nil
 }
 
@@ -162,6 +171,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.sweeping.Wait()
 	if first {
 		s.watcher.close()
+		for _, l := range s.loops {
+			l.close()
+		}
 	}
 	return err
 }

@@ -159,7 +159,7 @@ func TestAConnectionThatWasCutIsNotWatchedAnyMore(t *testing.T) {
 		if c.raw, err = nc.SyscallConn(); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.arm(c, watchFin); err != nil {
+		if err := w.arm(c, c.raw, watchFin); err != nil {
 			t.Fatal(err)
 		}
 		return c

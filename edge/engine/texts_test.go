@@ -217,3 +217,14 @@ func TestASmallRequestTakesOnePage(t *testing.T) {
 		t.Errorf("a connection takes %d bytes", size)
 	}
 }
+
+// However a request ends, the next one on its memory finds nothing of its body.
+func TestMemoryThatIsGivenBackHoldsNoBody(t *testing.T) {
+	var s stock
+	s.open(false)
+	m := s.get()
+	m.more, m.moreLen = s.bodies.Get(0), 5
+	if s.put(m); m.more != nil || m.moreLen != 0 || len(m.gathered()) != 0 {
+		t.Errorf("%d bytes of a body", m.moreLen)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -70,9 +71,9 @@ func (w *watcher) close() {
 // arm calls c.event once, from the watcher's goroutine, when there is what events
 // ask for; half says that the client is not gone altogether. Arming again replaces
 // what was armed.
-func (w *watcher) arm(c *conn, events uint32) error {
+func (w *watcher) arm(c *conn, raw syscall.RawConn, events uint32) error {
 	var failed error
-	err := c.raw.Control(func(fd uintptr) { failed = w.add(int32(fd), events, c) })
+	err := raw.Control(func(fd uintptr) { failed = w.add(int32(fd), events, c) })
 	return errors.Join(err, failed)
 }
 
@@ -108,6 +109,7 @@ func (w *watcher) forget(c *conn) {
 	defer w.mu.Unlock()
 	if w.armed[c.watched].conn == c {
 		delete(w.armed, c.watched)
+		_ = unix.EpollCtl(w.fd, unix.EPOLL_CTL_DEL, int(c.watched), nil) // the socket may live on, by another number
 	}
 }
 

@@ -111,6 +111,7 @@ func TestEveryDefaultIsFilledIn(t *testing.T) {
 		AccessLog:      "off",
 		LogFormat:      "json",
 		CacheBytes:     64 << 20,
+		EventLoops:     PerProcessor,
 		MaxConnections: 10000,
 		MaxPerClient:   2500,
 		HeadTimeout:    10 * time.Second,
@@ -175,6 +176,7 @@ port_range = "21000-21099"
 access_log = "../../var/log/usher/access.log"
 access_log_format = "combined"
 cache_bytes = "1GiB"
+event_loops = 3
 max_connections = 20
 max_connections_per_client = 3
 head_timeout = "1s"
@@ -261,7 +263,7 @@ target = "unix:api.sock"
 			},
 			{Addr: Addr{"tcp", "[2001:db8::1]:8443"}, MaxPerClient: 9},
 		},
-		CacheBytes: 1 << 30, MaxConnections: 20, HeadTimeout: time.Second, IdleTimeout: 2 * time.Minute, BodyTimeout: 5 * time.Second, WriteTimeout: 6 * time.Second, MinBodyRate: 1024,
+		CacheBytes: 1 << 30, EventLoops: 3, MaxConnections: 20, HeadTimeout: time.Second, IdleTimeout: 2 * time.Minute, BodyTimeout: 5 * time.Second, WriteTimeout: 6 * time.Second, MinBodyRate: 1024,
 	}
 	if !reflect.DeepEqual(f.Server, wantServer) {
 		t.Errorf("server\n got %+v\nwant %+v", f.Server, wantServer)

@@ -71,6 +71,7 @@ func serverKeys() []serverKey {
 		{"AccessLog", "access_log"},
 		{"LogFormat", "access_log_format"},
 		{"CacheBytes", "cache_bytes"},
+		{"EventLoops", "event_loops"},
 		{"MaxConnections", "max_connections"},
 		{"MaxPerClient", "max_connections_per_client"},
 		{"HeadTimeout", "head_timeout"},

@@ -32,12 +32,18 @@ func writeSpan() span {
 const (
 	mostConnections = 10_000_000
 	mostRate        = 1 << 30
+	mostLoops       = 1024
 )
+
+// PerProcessor is what Server.EventLoops is where the file does not say: one for each
+// processor.
+const PerProcessor = -1
 
 // limits reads what clients may have of the server.
 func (s *serverRead) limits() {
 	t := s.t
 	s.CacheBytes = t.size("cache_bytes", defaultCacheBytes, 0, 1<<40)
+	s.EventLoops = t.integer("event_loops", PerProcessor, 0, mostLoops)
 	s.MaxConnections = t.integer("max_connections", DefaultMaxConnections, 1, mostConnections)
 	s.MaxPerClient = t.integer("max_connections_per_client", max(1, s.MaxConnections/ClientShare), 0, mostConnections)
 	if s.MaxPerClient > s.MaxConnections {

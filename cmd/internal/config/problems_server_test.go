@@ -88,6 +88,7 @@ listen = [‸"8080", ‸"127.0.0.1:http", ‸"127.0.0.1:70000", ‸"example.com:
 		{name: "port range is too large", text: l + "port_range = ‸'30000-70000'\n", want: []string{"is no range of ports"}},
 		{name: "log without directory", text: l + "access_log = ‸'/gone/access.log'\n", want: []string{"server.access_log: there is no directory /gone"}},
 		{name: "log is a directory", text: l + "access_log = ‸'/var/log/usher'\n", want: []string{"/var/log/usher is a directory; name a file"}},
+		{name: "event loops", text: l + "event_loops = ‸-1\n", want: []string{"server.event_loops: -1 is out of range; write a number from 0 to 1024"}},
 		{name: "cache size", text: l + "cache_bytes = ‸-1\n", want: []string{"server.cache_bytes: -1B is out of range; write a size from 0B to 1024GiB"}},
 		{name: "cache size unit", text: l + "cache_bytes = ‸'1MB'\n", want: []string{`"1MB" is no size`}},
 		{name: "cache size overflows", text: l + "cache_bytes = ‸'9999999999999GiB'\n", want: []string{`is no size`}},

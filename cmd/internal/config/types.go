@@ -106,6 +106,7 @@ type Server struct {
 	LogFormat string    // of the access log: LogJSON or LogCombined
 
 	CacheBytes     int64 // 0: no cache at all
+	EventLoops     int   // 0: none; PerProcessor
 	MaxConnections int   // client connections at once over all listeners
 	MaxPerClient   int   // of one client, over all listeners; 0: no bound
 	HeadTimeout    time.Duration

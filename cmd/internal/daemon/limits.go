@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"runtime"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,11 +20,25 @@ func (d *daemon) engineOptions() engine.Options {
 		perClient = min(perClient, max(1, most/config.ClientShare))
 	}
 	return engine.Options{
-		Edge: d.edge, HeadTimeout: s.HeadTimeout, IdleTimeout: s.IdleTimeout, BodyTimeout: s.BodyTimeout, WriteTimeout: s.WriteTimeout,
+		Loops: eventLoops(s.EventLoops),
+		Edge:  d.edge, HeadTimeout: s.HeadTimeout, IdleTimeout: s.IdleTimeout, BodyTimeout: s.BodyTimeout, WriteTimeout: s.WriteTimeout,
 		MinBodyRate: noneBelowZero(s.MinBodyRate), MinWriteRate: noneBelowZero(s.MinWriteRate),
 		MaxConnections: most, MaxPerClient: perClient,
 		TrustedProxies: s.TrustedProxies, Warn: func(msg string) { d.log.Warn(msg) },
 	}
+}
+
+// eventLoops is how many loops the engine gets. A loop that waits keeps its processor
+// of Go's for a moment, so there is one more of those than loops.
+func eventLoops(want int) int {
+	procs := runtime.GOMAXPROCS(0)
+	if want == config.PerProcessor {
+		want = min(procs, runtime.NumCPU()) // not the one more
+	}
+	if want >= procs {
+		runtime.GOMAXPROCS(want + 1)
+	}
+	return want
 }
 
 // engineListener is what the file says about one listener.
