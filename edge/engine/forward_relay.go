@@ -39,7 +39,7 @@ func (c *conn) answerHead(up *upstream.Conn) (chunked bool) {
 	if c.srv.draining.Load() {
 		c.keep = false
 	}
-	chunked = m.res.ChunkedTo(m.req.Minor)
+	chunked = c.chunks()
 	if m.res.Length < 0 && !chunked {
 		c.keep = false
 	}
@@ -110,20 +110,6 @@ func (c *conn) relayBody(up *upstream.Conn, chunked bool) edge.Cause {
 			return cause
 		}
 	}
-}
-
-// relayOn is relayBody after the first piece, or what kept it from being read.
-func (c *conn) relayOn(up *upstream.Conn, data []byte, done, chunked bool, err error) edge.Cause {
-	if err != nil {
-		return c.brokeOff(err, 0)
-	}
-	if len(data) > 0 {
-		c.mem.try.pieces.add(len(data))
-		if cause := c.passOn(up, data, done, chunked); cause != edge.CauseNone || done {
-			return cause
-		}
-	}
-	return c.relayBody(up, chunked)
 }
 
 // headGrace is how long the head of an answer waits for the beginning of its

@@ -292,6 +292,7 @@ func (l *loop) serve(c *conn) {
 	}
 	for n := 0; !c.over && !c.severed(); n++ { // who has severed it has the loop look
 		if n == mostInTurn {
+			c.clock.rest()
 			l.again = append(l.again, c)
 			return
 		}
@@ -376,6 +377,7 @@ func (l *loop) end(c *conn) {
 
 // shut is end without waiting for anything.
 func (l *loop) shut(c *conn) {
+	c.disarm() // the sweeper may have armed it as its goroutine left it
 	if c.ready {
 		l.seats[c.fd] = seat{}
 	}

@@ -180,11 +180,10 @@ func (l *loop) relay(c *conn, up *upstream.Conn) (ended bool) {
 	}
 	data, done, err := up.Piece()
 	switch {
-	case err != nil, !done && m.res.Length < 0:
-		c.stays = longStay
-		l.handEnd(c, up, func() edge.Cause { return c.relayOn(up, data, done, chunked, err) })
+	case err != nil:
+		l.handEnd(c, up, func() edge.Cause { return c.brokeOff(err, 0) })
 		return false
-	case len(data) == 0 && !done: // the head waits for it, but not for long (headGrace)
+	case len(data) == 0 && m.res.Length > 0: // the head waits for it, but not for long (headGrace)
 		c.flows = true
 		c.clock.wait(phaseQuick, l.srv.now()+1)
 		return false
@@ -218,9 +217,10 @@ const mostFlow = 8
 
 // flow passes on what has come of a body. ended is as for answer.
 func (l *loop) flow(c *conn, up *upstream.Conn) (ended bool) {
+	chunked := c.chunks()
 	for range mostFlow {
 		var now progress
-		if c.moves(up, false) {
+		if c.moves(up, chunked) {
 			p, done, err := up.Move(&l.srv.stock.pipes)
 			if err == upstream.ErrWait {
 				l.awaitMore(c)
@@ -237,7 +237,7 @@ func (l *loop) flow(c *conn, up *upstream.Conn) (ended bool) {
 				now = l.relayed(c, up, c.brokeOff(err, 0))
 			default:
 				c.mem.try.pieces.add(len(data))
-				now = l.passOn(c, up, data, done, false)
+				now = l.passOn(c, up, data, done, chunked)
 			}
 		}
 		switch {
@@ -252,6 +252,9 @@ func (l *loop) flow(c *conn, up *upstream.Conn) (ended bool) {
 	l.again = append(l.again, c)
 	return false
 }
+
+// chunks says whether the answer goes to the client in chunks.
+func (c *conn) chunks() bool { return c.mem.res.ChunkedTo(c.mem.req.Minor) }
 
 // awaitMore waits for more of a body; for long, a goroutine does.
 func (l *loop) awaitMore(c *conn) {
@@ -291,6 +294,7 @@ func (l *loop) passOn(c *conn, up *upstream.Conn, data []byte, done, chunked boo
 	p := c.compose(up, data, done, chunked)
 	if len(p.tail) > 0 {
 		slow := p
+		c.stays = longStay
 		l.handEnd(c, up, func() edge.Cause {
 			return c.relayRest(up, chunked, c.sent(&slow, c.writeAll(m.out, slow.data, slow.tail)), done)
 		})

@@ -78,7 +78,7 @@ func (l *loop) handEnd(c *conn, up *upstream.Conn, relay func() edge.Cause) {
 func (l *loop) handAsking(c *conn) {
 	up := c.mem.try.up
 	if c.flows {
-		l.handEnd(c, up, func() edge.Cause { return c.relayBody(up, false) })
+		l.handEnd(c, up, func() edge.Cause { return c.relayBody(up, c.chunks()) })
 		return
 	}
 	up.Forgo()
@@ -158,7 +158,7 @@ func (c *conn) goHome() bool {
 		return false
 	}
 	l := s.loops[int(s.turn.Add(1))%len(s.loops)]
-	c.fd = int32(fd)
+	c.fd, c.stays = int32(fd), 0
 	c.poking.Lock()
 	c.nc, c.raw, c.loop, c.up = nil, nil, l, nil
 	c.poking.Unlock()

@@ -284,6 +284,61 @@ func TestWhatIsNotQuickIsHandedOverAndComesBack(t *testing.T) {
 	}
 }
 
+// An answer without a length is relayed at the loop as well, each piece at once.
+func TestAnAnswerInPiecesIsRelayedAtTheLoop(t *testing.T) {
+	for name, x := range map[string]struct {
+		pieces []string
+		sees   string
+		rest   string
+		minor  int
+	}{
+		"chunks":               {[]string{chunkedHead + oneChunk, oneChunk + "0\r\n\r\n"}, oneChunk, oneChunk + "0\r\n\r\n", 1},
+		"a head and chunks":    {[]string{chunkedHead, oneChunk + "0\r\n\r\n"}, "\r\n\r\n", oneChunk + "0\r\n\r\n", 1},
+		"half a chunk":         {[]string{chunkedHead + "5\r\nhe", "llo\r\n0\r\n\r\n"}, "2\r\nhe\r\n", "3\r\nllo\r\n0\r\n\r\n", 1},
+		"a length":             {[]string{ok10 + "01234", "56789"}, "01234", "56789", 1},
+		"chunks, HTTP/1.0":     {[]string{chunkedHead + oneChunk, oneChunk + "0\r\n\r\n"}, "hello", "hello", 0},
+		"until it closes":      {[]string{"HTTP/1.1 200 OK\r\n\r\nhe", "llo", ""}, "2\r\nhe\r\n", "3\r\nllo\r\n0\r\n\r\n", 1},
+		"until it closes, 1.0": {[]string{"HTTP/1.1 200 OK\r\n\r\nhe", "llo", ""}, "he", "llo", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next := make(chan struct{})
+			o := newTCPOrigin(t, each(func(s *stage, r *http.Request) {
+				if r.URL.Path != "/pieces" {
+					s.ok("x")
+					return
+				}
+				s.say("%s", x.pieces[0])
+				<-next
+				for _, p := range x.pieces[1:] {
+					s.say("%s", p)
+				}
+				if x.pieces[len(x.pieces)-1] == "" {
+					s.Close()
+				}
+			}))
+			r := loopRig(t, rigOptions{})
+			r.app.Place(o.placement(1))
+			c := r.dial()
+			k := r.settle(c)
+			before, began := r.srv.turn.Load(), time.Now()
+			c.send(fmt.Sprintf("GET /pieces HTTP/1.%d\r\nHost: app.test\r\n\r\n", x.minor))
+			c.until(x.sees)
+			close(next)
+			c.until(x.rest)
+			if x.minor == 0 {
+				c.wantEOF()
+				return
+			}
+			eventually(t, "it is at the loop", func() bool { return k.atLoop(phaseIdle) })
+			if n := r.srv.turn.Load() - before; n != 0 && time.Since(began) < watchAfter { // else a goroutine waits for it
+				t.Errorf("it was handed over %d times", n)
+			}
+			c.get("/")
+			c.want(200, "x")
+		})
+	}
+}
+
 // silentAfter is an app that answers / and nothing else; left counts the ends of its
 // connections on which it was asked something else.
 func silentAfter(left chan<- struct{}) func(*stage) {
