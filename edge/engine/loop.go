@@ -15,10 +15,10 @@ import (
 )
 
 // A loop serves what is quick: a request that is here as a whole, for an app that has
-// an idle connection and goes on within a second, with an answer of known length or in
-// one piece, to a client that takes it as it comes; a page of the cache; a refusal. It
-// does so by events, one after the other, for all its connections, so that none of them
-// needs a goroutine that is woken twice for each request.
+// an idle connection and is never silent for a second, for a client that takes the
+// answer as it comes; a page of the cache; a refusal. It does so by events, one after the
+// other, for all its connections, so that none of them needs a goroutine that is woken
+// twice for each request.
 //
 // Whatever else is to be done has a goroutine: the loop hands the connection over where
 // it stands (hand), and gets it back when it is idle (goHome), at once if the reason was
