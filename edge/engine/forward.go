@@ -35,7 +35,7 @@ var errBadBody = errors.New("engine: malformed request body")
 // forward tries the request at t, into which it is counted. It reports whether
 // it should be decided about again; otherwise it is finished.
 func (c *conn) forward(t *edge.Target) (again bool) {
-	return c.asked(c.ask(t))
+	return c.asked(c.ask(t, nil))
 }
 
 // asked goes on when the head of the answer is here, or is not to be had.
@@ -56,14 +56,15 @@ func (c *conn) asked(up *upstream.Conn, was interrupt, err error) (again bool) {
 
 // ask sends the request and reads up to the final head of the answer. A
 // connection from the pool that has gone stale is no try: another one is taken.
-func (c *conn) ask(t *edge.Target) (*upstream.Conn, interrupt, error) {
-	for {
-		c.mem.try = attempt{target: t}
+//
+// up is one to begin with, that has just been taken; nil: from the pool.
+func (c *conn) ask(t *edge.Target, up *upstream.Conn) (*upstream.Conn, interrupt, error) {
+	for ; ; up = nil {
+		c.mem.try = attempt{target: t, up: up}
 		more, err := c.build()
-		if err != nil {
-			return nil, 0, err
+		if up == nil && err == nil {
+			up, err = t.Pool().Get(c.srv.work, c.mem.req.IsIdempotent())
 		}
-		up, err := t.Pool().Get(c.srv.work, c.mem.req.IsIdempotent())
 		if err != nil {
 			return nil, 0, err
 		}

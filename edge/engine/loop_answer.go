@@ -91,17 +91,15 @@ func (l *loop) forward(c *conn, t *edge.Target) (over bool) {
 		if m.req.Length != 0 {
 			c.drained = false // who gathers a body may leave something behind it
 		}
-		if more || err != nil {
-			c.stays = longStay
-			l.handStep(c, func() bool { return c.forward(t) })
-			return false
-		}
 		up := l.take(t.Pool(), m.req.IsIdempotent())
-		if up == nil {
-			l.handStep(c, func() bool { return c.forward(t) })
+		m.try.up = up
+		if up == nil || more || err != nil {
+			if more {
+				c.stays = longStay
+			}
+			l.handStep(c, func() bool { return c.asked(c.ask(t, up)) })
 			return false
 		}
-		m.try.up = up
 		m.lend(up, c.door.moves)
 		l.seats[up.FD()].c = c
 		if !up.AskNow(m.out, m.gathered(), &m.res, m.req.Method) {
