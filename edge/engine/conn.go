@@ -49,8 +49,10 @@ type conn struct {
 	ready  bool  // its events are told to the loop
 	asking bool  // the app has the request, and its answer is waited for
 	flows  bool  // the answer has begun, and more of it is waited for
+	queued bool  // it is in the loop's again
 	upEnds bool  // the app has ended what it sends, which is told only once
 	stays  uint8 // requests that a goroutine answers before a loop has it again
+	dials  bool  // a goroutine has dialled for its last request
 
 	fd int32 // while the goroutine is in a callback of raw, or a loop has it; else noFD
 
@@ -249,10 +251,9 @@ func (c *conn) retire() {
 
 func (c *conn) interruptUp() {
 	c.poking.Lock()
-	up := c.up
-	c.poking.Unlock()
-	if up != nil {
-		up.Interrupt()
+	defer c.poking.Unlock() // so that c.up is not given back, and another's, by then
+	if c.up != nil {
+		c.up.Interrupt()
 	}
 }
 

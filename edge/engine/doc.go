@@ -27,8 +27,8 @@
 //     when TCP's keep-alive fails.
 //   - 100 Continue is sent at most once, and to a client that waits for it not
 //     before an app has the head.
-//   - An idle connection holds no buffer, and no goroutine: where there are no loops,
-//     after a moment.
+//   - An idle connection holds no buffer, and no goroutine, at the latest after a
+//     moment.
 //   - A loop never waits for anything but events.
 //   - No request arms a timer: one sweeper per server looks at all deadlines, so
 //     they are met within sweepEvery.

@@ -256,6 +256,7 @@ func (c *conn) endRelay(up *upstream.Conn, cause edge.Cause) {
 	default:
 		x.fill.Abort()
 	}
+	x.fill = nil
 	if c.unsent() { // the client has seen nothing of the answer
 		c.discard(up)
 		c.refuse(cause)

@@ -260,6 +260,9 @@ func (l *loop) goOn() {
 	again := l.again
 	l.again = nil
 	for _, c := range again {
+		c.queued = false
+	}
+	for _, c := range again {
 		switch {
 		case !l.has(c):
 		case c.flows:
@@ -267,6 +270,14 @@ func (l *loop) goOn() {
 		case !c.asking:
 			l.serve(c)
 		}
+	}
+}
+
+// turnAgain gives c another turn, one: events come meanwhile as well.
+func (l *loop) turnAgain(c *conn) {
+	if !c.queued {
+		c.queued = true
+		l.again = append(l.again, c)
 	}
 }
 
@@ -283,7 +294,7 @@ func (l *loop) clientStirs(c *conn, events uint32) {
 
 // serve answers what has come from the client, until more is to come or the connection
 // is handed over, or is over. A phase of the clock is left only by entering the next
-// one, or by hand: whoever marks it late meanwhile has the loop look, which then sees
+// one, by hand, or at the end of a turn: whoever marks it late meanwhile has the loop look, which then sees
 // what is waited for by then.
 func (l *loop) serve(c *conn) {
 	if c.clock.lateIn(phaseHead) {
@@ -292,8 +303,8 @@ func (l *loop) serve(c *conn) {
 	}
 	for n := 0; !c.over && !c.severed(); n++ { // who has severed it has the loop look
 		if n == mostInTurn {
-			c.clock.rest()
-			l.again = append(l.again, c)
+			c.clock.rest() // what it waited for has come, and counts no more
+			l.turnAgain(c)
 			return
 		}
 		got, wait := c.receive()

@@ -49,6 +49,7 @@ func (l *loop) refuse(c *conn, cause edge.Cause) (over bool) {
 	over, failed := c.writeNow(c.mem.out, nil)
 	if !over {
 		slow := o
+		c.stays = longStay
 		l.hand(c, func() { c.endOwn(&slow, c.writeOn(c.mem.out, nil, nil)); c.next() })
 		return false
 	}
@@ -70,6 +71,7 @@ func (l *loop) hit(c *conn, f *edge.Found) (over bool) {
 	over, failed := c.writeNow(c.mem.out, f.Body)
 	if !over {
 		slow := *f
+		c.stays = longStay
 		l.hand(c, func() {
 			failed := c.writeOn(c.mem.out, slow.Body, nil)
 			c.endHit(&slow, c.mem.took, failed)
@@ -94,12 +96,14 @@ func (l *loop) forward(c *conn, t *edge.Target) (over bool) {
 		up := l.take(t.Pool(), m.req.IsIdempotent())
 		m.try.up = up
 		if up == nil || more || err != nil {
-			if more {
+			if more || up == nil && c.dials {
 				c.stays = longStay
 			}
+			c.dials = up == nil
 			l.handStep(c, func() bool { return c.asked(c.ask(t, up)) })
 			return false
 		}
+		c.dials = false
 		m.lend(up, c.door.moves)
 		l.seats[up.FD()].c = c
 		if !up.AskNow(m.out, m.gathered(), &m.res, m.req.Method) {
@@ -165,6 +169,7 @@ func (l *loop) relay(c *conn, up *upstream.Conn) (ended bool) {
 		return false
 	}
 	if m.res.Status < 200 {
+		c.stays = longStay
 		l.handStep(c, func() bool { return c.asked(c.head(up, nil)) })
 		return false
 	}
@@ -183,8 +188,11 @@ func (l *loop) relay(c *conn, up *upstream.Conn) (ended bool) {
 		return false
 	case len(data) == 0 && m.res.Length > 0: // the head waits for it, but not for long (headGrace)
 		c.flows = true
-		c.clock.wait(phaseQuick, l.srv.now()+1)
-		return false
+		if up.Emptied() && !c.upEnds {
+			c.clock.wait(phaseQuick, l.srv.now()+1)
+			return false
+		}
+		return l.flow(c, up)
 	}
 	switch l.passOn(c, up, data, done, chunked) {
 	case goesOn:
@@ -247,7 +255,7 @@ func (l *loop) flow(c *conn, up *upstream.Conn) (ended bool) {
 		}
 	}
 	l.awaitMore(c)
-	l.again = append(l.again, c)
+	l.turnAgain(c)
 	return false
 }
 

@@ -114,8 +114,8 @@ func (l *loop) giveUp(c *conn) {
 		if up := c.mem.try.up; up != nil {
 			c.mem.try.target.Pool().Discard(up)
 		}
-		res := l.lastAnswer(c)
-		c.broken = res.Status != edge.CauseNoDescriptors.Verdict().Status
+		res, told := l.lastAnswer(c)
+		c.broken = !told
 		c.finish(res)
 	}
 	c.clock.rest()
@@ -125,16 +125,16 @@ func (l *loop) giveUp(c *conn) {
 
 // lastAnswer tells the client of a connection that is given up why, if nothing of its
 // answer is out and the kernel takes it at once, and how the request has ended.
-func (l *loop) lastAnswer(c *conn) edge.Result {
-	res := c.result(edge.CauseNoDescriptors)
+func (l *loop) lastAnswer(c *conn) (res edge.Result, told bool) {
+	res = c.result(edge.CauseNoDescriptors)
 	if c.answered.CompareAndSwap(answerDue, answerOwn) {
 		res.Status = 0
 		b := refusal(edge.CauseNoDescriptors)
 		if n, _ := rawio.Write(uintptr(c.fd), b); n == len(b) {
-			res.Status = edge.CauseNoDescriptors.Verdict().Status
+			res.Status, told = edge.CauseNoDescriptors.Verdict().Status, true
 		}
 	}
-	return res
+	return res, told
 }
 
 // goesHome says whether the connection, which is idle, is to be given to a loop.

@@ -58,6 +58,7 @@ func (c *Conn) Spill(p *rawio.Pipe) (data []byte, err error) {
 // moveOn is readOn into a pipe. It takes none while it waits, and with it the buffer
 // that Spill may need.
 func (c *Conn) moveOn(fd uintptr) error {
+	c.emptied = false // nothing is read, or it may have been the pipe that was full
 	p := c.into.Get()
 	if p == nil {
 		return errUnmoved
@@ -65,7 +66,6 @@ func (c *Conn) moveOn(fd uintptr) error {
 	c.stocked = c.pool.opt.Buffers.Get(c.framer.Ahead())
 	c.buffer = *c.stocked
 	n, err := p.From(fd, int(min(c.framer.Ahead(), int64(len(c.buffer)))))
-	c.emptied = false // it may have been the pipe that was full
 	if n > 0 {
 		c.filled = p
 		c.got += int64(n)

@@ -35,8 +35,8 @@ func eventLoops(want int) int {
 	if want == config.PerProcessor {
 		want = min(procs, runtime.NumCPU()) // not the one more
 	}
-	if want >= procs {
-		runtime.GOMAXPROCS(want + 1)
+	if want > 0 {
+		runtime.GOMAXPROCS(max(procs, want+1)) // and is not changed by Go any more
 	}
 	return want
 }
