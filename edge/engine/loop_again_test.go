@@ -87,4 +87,3 @@ func TestAHeadThatCameInTimeIsNotLateAfterwards(t *testing.T) {
 		}
 	}
 }
-
