@@ -260,11 +260,11 @@ func (l *loop) goOn() {
 	again := l.again
 	l.again = nil
 	for _, c := range again {
+		if !l.has(c) {
+			continue
+		}
 		c.queued = false
-	}
-	for _, c := range again {
 		switch {
-		case !l.has(c):
 		case c.flows:
 			l.appStirs(c, unix.EPOLLIN)
 		case !c.asking:

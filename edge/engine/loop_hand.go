@@ -40,7 +40,7 @@ func (l *loop) hand(c *conn, first func()) {
 	_ = unix.Close(int(c.fd)) // the socket lives on
 	_ = l.save()              // if some were spent; what fails is tried again the next time
 	c.clock.rest()
-	c.ready, c.asking, c.flows, c.fd = false, false, false, noFD
+	c.ready, c.asking, c.flows, c.queued, c.fd = false, false, false, false, noFD
 	c.poking.Lock()
 	c.nc, c.raw, c.loop, c.up = nc, rawOf(nc), nil, up
 	c.poking.Unlock()

@@ -32,7 +32,7 @@ func writeSpan() span {
 const (
 	mostConnections = 10_000_000
 	mostRate        = 1 << 30
-	mostLoops       = 1024
+	mostLoops       = 256
 )
 
 // PerProcessor is what Server.EventLoops is where the file does not say: one for each
