@@ -52,7 +52,6 @@ type conn struct {
 	queued bool  // it is in the loop's again
 	upEnds bool  // the app has ended what it sends, which is told only once
 	stays  uint8 // requests that a goroutine answers before a loop has it again
-	dials  bool  // a goroutine has dialled for its last request
 
 	fd int32 // while the goroutine is in a callback of raw, or a loop has it; else noFD
 

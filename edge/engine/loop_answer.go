@@ -96,14 +96,12 @@ func (l *loop) forward(c *conn, t *edge.Target) (over bool) {
 		up := l.take(t.Pool(), m.req.IsIdempotent())
 		m.try.up = up
 		if up == nil || more || err != nil {
-			if more || up == nil && c.dials {
+			if more {
 				c.stays = longStay
 			}
-			c.dials = up == nil
 			l.handStep(c, func() bool { return c.asked(c.ask(t, up)) })
 			return false
 		}
-		c.dials = false
 		m.lend(up, c.door.moves)
 		l.seats[up.FD()].c = c
 		if !up.AskNow(m.out, m.gathered(), &m.res, m.req.Method) {

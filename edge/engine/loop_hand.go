@@ -181,7 +181,10 @@ func liftable(nc net.Conn) bool {
 func (c *conn) stay() {
 	x := &c.mem.try
 	switch {
-	case c.loop != nil || c.stays == 0:
+	case c.loop != nil:
+	case x.status != 0 && !c.mem.res.KeepAlive:
+		c.stays = longStay // the next one is likely to be dialled for as well
+	case c.stays == 0:
 	case x.pump != nil || x.bytesIn+x.bytesOut > quickMost:
 		c.stays = longStay
 	default:

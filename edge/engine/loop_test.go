@@ -428,9 +428,7 @@ func TestShutdownEndsWhatLoopsHaveAndLosesNothing(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("not down")
 	}
-	if n := goroutinesIn("(*loop).run") + goroutinesIn("(*conn).serve"); n != 0 {
-		t.Errorf("%d goroutines are left", n)
-	}
+	eventually(t, "no goroutine is left", func() bool { return goroutinesIn("(*loop).run")+goroutinesIn("(*conn).serve") == 0 })
 }
 
 func TestShutdownTellsWhoWaitsAtALoopWhenItsTimeIsUp(t *testing.T) {
