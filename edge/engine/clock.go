@@ -25,7 +25,7 @@ const (
 	phasePass                // the app, to take bytes of a request's body
 	phaseTunnel              // bytes of the app in a tunnel; the client is watched once it has ended
 	phaseLast                // bytes of the client in a tunnel that the app has ended
-	phaseQuick               // the head of an answer, at a loop
+	phaseQuick               // an answer, or more of it, at a loop
 )
 
 // A clock is one word that says what a goroutine waits for and until when, so

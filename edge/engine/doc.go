@@ -2,7 +2,8 @@
 // client connections, request and response bodies, upgrades.
 //
 // Event loops serve what is quick (loop.go), a goroutine each all other connections,
-// with edge/http1 as their parser. It is not a general HTTP server, because four things a proxy needs cannot be had from one
+// with edge/http1 as their parser. It is not a general HTTP server, because four things
+// a proxy needs cannot be had from one
 // (fasthttp's was looked at, see docs/architecture.md): strictness about the
 // very bytes of a head; interim answers (1xx) passed on; news of a client that
 // leaves while its request waits for an app; a half-close that is not taken for

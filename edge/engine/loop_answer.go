@@ -12,7 +12,8 @@ import (
 	"github.com/usher-edge/usher/edge/upstream"
 )
 
-// quickMost is how many bytes an answer has at most that a loop sends.
+// quickMost is how large a page of the cache may be that a loop sends, and a request with
+// its answer that counts as quick in a goroutine.
 const quickMost = 64 << 10
 
 // answer begins to answer the request whose head has been read. It reports false if it
@@ -67,7 +68,6 @@ func (l *loop) hit(c *conn, f *edge.Found) (over bool) {
 		return false
 	}
 	c.hitHead(f)
-	took := len(c.mem.out) + len(f.Body)
 	over, failed := c.writeNow(c.mem.out, f.Body)
 	if !over {
 		slow := *f
@@ -79,7 +79,7 @@ func (l *loop) hit(c *conn, f *edge.Found) (over bool) {
 		})
 		return false
 	}
-	c.endHit(f, min(took, c.mem.took), failed)
+	c.endHit(f, c.mem.took, failed)
 	c.next()
 	return true
 }

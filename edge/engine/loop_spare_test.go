@@ -46,14 +46,7 @@ func TestAtTheDescriptorLimitLoopsGoOn(t *testing.T) {
 		c.want(200, "x")
 		clients = append(clients, c)
 	}
-	loops := func() bool {
-		for _, k := range r.srv.all() {
-			if !k.atLoop(phaseIdle) {
-				return false
-			}
-		}
-		return true
-	}
+	loops := func() bool { return r.allAtLoops(5) }
 	eventually(t, "loops have them", loops)
 	leave := limitDescriptors(t, len(descriptors())+10)
 	var taken []int

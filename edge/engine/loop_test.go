@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,12 @@ func (c *conn) handedOver() bool {
 	c.poking.Lock()
 	defer c.poking.Unlock()
 	return c.loop == nil
+}
+
+// allAtLoops says whether there are n connections, and all are idle at loops.
+func (r *rig) allAtLoops(n int) bool {
+	all := r.srv.all()
+	return len(all) == n && !slices.ContainsFunc(all, func(k *conn) bool { return !k.atLoop(phaseIdle) })
 }
 
 func toGet(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: app.test\r\n\r\n" }
@@ -118,14 +125,7 @@ func TestConnectionsAtALoopHaveNoGoroutines(t *testing.T) {
 		c.want(200, "x")
 		clients = append(clients, c)
 	}
-	eventually(t, "all are idle at a loop", func() bool {
-		for _, k := range r.srv.all() {
-			if !k.atLoop(phaseIdle) {
-				return false
-			}
-		}
-		return true
-	})
+	eventually(t, "all are idle at a loop", func() bool { return r.allAtLoops(50) })
 	check := func(when string) {
 		t.Helper()
 		if n := goroutinesIn("(*conn).serve"); n != 0 {
@@ -144,14 +144,7 @@ func TestConnectionsAtALoopHaveNoGoroutines(t *testing.T) {
 			c.want(200, "x")
 		}
 	}
-	eventually(t, "the app has a connection for each", func() bool {
-		for _, k := range r.srv.all() {
-			if !k.atLoop(phaseIdle) {
-				return false
-			}
-		}
-		return true
-	})
+	eventually(t, "the app has a connection for each", func() bool { return r.allAtLoops(50) })
 	open := int(o.open.Load())
 	for _, c := range clients[:open] {
 		c.get("/held")
@@ -397,14 +390,7 @@ func TestShutdownEndsWhatLoopsHaveAndLosesNothing(t *testing.T) {
 	idle := r.dial()
 	idle.get("/")
 	idle.want(200, "x")
-	eventually(t, "loops have all", func() bool {
-		for _, k := range r.srv.all() {
-			if !k.atLoop(phaseIdle) {
-				return false
-			}
-		}
-		return r.srv.Connections() == 3
-	})
+	eventually(t, "loops have all", func() bool { return r.allAtLoops(3) })
 	r.asksAtLoop(waits, k, "/held")
 	down := make(chan error, 1)
 	go func() { down <- r.srv.Shutdown(context.Background()) }()
@@ -521,14 +507,7 @@ func TestAnIdleConnectionAtALoopIsClosedWithoutAWord(t *testing.T) {
 	c := r.dial()
 	c.get("/")
 	c.want(200, "x")
-	eventually(t, "loops have both", func() bool {
-		for _, k := range r.srv.all() {
-			if !k.atLoop(phaseIdle) {
-				return false
-			}
-		}
-		return r.srv.Connections() == 2
-	})
+	eventually(t, "loops have both", func() bool { return r.allAtLoops(2) })
 	began := time.Now()
 	c.wantEOF()
 	fresh.wantEOF()
