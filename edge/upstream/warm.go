@@ -14,7 +14,7 @@ var errCold = errors.New("the app closed the connection, or answered with an err
 
 // The shortest and the longest rest between two questions.
 const (
-	leastRest = 4 * time.Millisecond
+	leastRest = 10 * time.Millisecond
 	mostRest  = 25 * time.Millisecond
 )
 
@@ -25,10 +25,10 @@ const longAnswer = 64 << 10
 // request, over each and keeps it. The first request on a connection is the dearest
 // for an app that has just started, so those of clients should not be it.
 //
-// It rests after each answer for four times as long as the answer took, so that it
-// takes little from who needs the machine meanwhile. It returns when
-// ctx ends, or at the first connection that is of no use; what was opened by then
-// stays.
+// It rests after each answer for four times as long as the answer took, and for
+// leastRest, so that it takes little from who needs the machine meanwhile. It returns
+// when ctx ends, or at the first connection that is of no use; what was opened by
+// then stays.
 func (p *Pool) Warm(ctx context.Context, question []byte, n int) error {
 	for range n {
 		begun := time.Now()
