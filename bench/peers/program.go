@@ -146,4 +146,5 @@ func (r *running) stop() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
+	_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL) // its group: what was born after the look
 }

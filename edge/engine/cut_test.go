@@ -273,6 +273,9 @@ func TestTheBooksSayWhatAClientThatLeftWasSent(t *testing.T) {
 							all := r.srv.all()
 							return len(all) == 1 && (all[0].clock.now() == phaseTake || all[0].clock.now() == phaseWrite)
 						})
+						if _, err := c.r.Peek(1); err != nil { // the write may just have begun
+							t.Fatal(err)
+						}
 					} else {
 						eventually(t, "waited for", func() bool { return r.srv.all()[0].clock.now() == phaseLong })
 					}
