@@ -12,7 +12,7 @@ ifneq ($(shell git rev-parse HEAD >/dev/null 2>&1; echo $$?),0)
 export GOFLAGS := $(shell go env GOFLAGS) -buildvcs=false
 endif
 
-.PHONY: all help build demo test test-packages test-e2e again check race vm-test bench benchcmp explore fuzz clean
+.PHONY: all help build demo test test-packages test-with-loops test-without-loops test-e2e again check race vm-test bench benchcmp explore fuzz clean
 
 all: check test
 
@@ -28,8 +28,17 @@ demo: build ## wakes, swaps and puts to sleep an app before your eyes; KEEP=1 le
 
 test: test-packages test-e2e ## everything that needs nothing but Go; a skipped test says why, one that counts says what
 
+# The tests of the engine wait more than they compute and take longest, so they begin
+# first, and beside them those of its goroutines alone.
+LONGEST := ./edge/engine
+
 test-packages:
-	go run ./cmd/internal/tests $$(go list ./... | grep -v /cmd/usher/e2e)
+	@$(MAKE) --no-print-directory -j2 test-with-loops test-without-loops
+
+test-with-loops:
+	go run ./cmd/internal/tests $(LONGEST) $$(go list ./... | grep -v -e /cmd/usher/e2e -e /edge/engine$$)
+
+test-without-loops:
 	USHER_TEST_LOOPS=0 go run ./cmd/internal/tests ./edge/engine
 
 test-e2e: # alone: it times real processes
@@ -50,7 +59,7 @@ check: ## format, vet, staticcheck, the rules of the tree, and every benchmark o
 	go test -run '^$$' -bench . -benchtime 1x ./...
 
 race: ## the tests under the race detector, but for the core: it has no goroutine
-	go test -race $$(go list ./... | grep -v -e /activator/lifecycle -e /cmd/usher/e2e)
+	go test -race $(LONGEST) $$(go list ./... | grep -v -e /activator/lifecycle -e /cmd/usher/e2e -e /edge/engine$$)
 
 vm-test: ## the tests that need memory and pids controllers, in a virtual machine that has them
 	@bash .ci/vm
