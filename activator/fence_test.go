@@ -124,10 +124,11 @@ func (r *rig) checkFenced(n int) {
 // checkLeftAlone: after its n-th effect usher ends only what it was starting, or had
 // told to end, and starts nothing. What came next may have been under way at that
 // moment, beside the effect or in the same step: the fence one effect earlier has it
-// in second place.
+// in second place. A commit that began before is noted when it is done.
 func (r *rig) checkLeftAlone(n int) {
 	r.t.Helper()
 	seen := r.l.seen()
+	begun := r.l.begun // nothing is under way
 	for i, e := range seen[n:] {
 		what, gen, _ := strings.Cut(e, " ")
 		told := slices.Contains(seen[:n], "stopping "+gen) || i > 0 && seen[n] == "stopping "+gen
@@ -137,7 +138,7 @@ func (r *rig) checkLeftAlone(n int) {
 		called := slices.IndexFunc(seen[n:n+i], func(e string) bool { return e != "stopping "+gen && e != "place fenced 0" }) < 0
 		given := (what == "go" || what == "prepare") && i > 0 && seen[n] == "stopping "+gen && called
 		switch {
-		case i == 0, given:
+		case i == 0, given, begun[n+i] < n:
 		case slices.Contains([]string{"go", "prepare", "commit", "receipt", "reserve", "delete", "switching"}, what),
 			(what == "term" || what == "abort") && served && !told:
 			r.t.Errorf("after a fence: %s", e)

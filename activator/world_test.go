@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -355,6 +356,7 @@ type life struct {
 	mu    sync.Mutex // guards the fields below
 	limit int        // the crash comes right after this many effects; 0 = never
 	trace []string
+	begun []int // for each of these: how many there were when it began
 	died  chan struct{}
 	at    int    // after this many effects
 	then  func() // this happens; it must not do anything to this life
@@ -373,13 +375,28 @@ var errDead = errors.New("usher is dead")
 
 func (l *life) gone() bool { return isClosed(l.died) }
 
-func (l *life) did(format string, args ...any) {
+// did notes an effect that is done at once.
+func (l *life) did(format string, args ...any) { l.didSince(now, format, args...) }
+
+// effects is how many there are.
+func (l *life) effects() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.trace)
+}
+
+// now is for effects that have no time between their beginning and their note.
+const now = math.MaxInt
+
+// didSince notes an effect that began when there were so many: others may have come
+// between it and its note.
+func (l *life) didSince(effects int, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if isClosed(l.died) {
 		return
 	}
-	l.trace = append(l.trace, fmt.Sprintf(format, args...))
+	l.trace, l.begun = append(l.trace, fmt.Sprintf(format, args...)), append(l.begun, min(effects, len(l.trace)))
 	if len(l.trace) == l.limit {
 		close(l.died)
 	}
@@ -716,6 +733,7 @@ type commits struct {
 }
 
 func (c commits) Update(app string, v uint64, fn func(*store.App) error) (store.App, error) {
+	begun := c.l.effects()
 	if c.l.gone() {
 		return store.App{}, store.ErrClosed
 	}
@@ -725,12 +743,13 @@ func (c commits) Update(app string, v uint64, fn func(*store.App) error) (store.
 		c.w.checkCommit(before, after)
 	}
 	if err == nil {
-		c.l.did("commit desired=%d reported=%d ran=%d outcomes=%d", a.Desired, a.Reported, ranOf(a), len(a.Outcomes))
+		c.l.didSince(begun, "commit desired=%d reported=%d ran=%d outcomes=%d", a.Desired, a.Reported, ranOf(a), len(a.Outcomes))
 	}
 	return a, err
 }
 
 func (c commits) UpdateAll(apps []string, fn func(*store.App) (bool, error)) ([]store.App, error) {
+	begun := c.l.effects()
 	if c.l.gone() {
 		return nil, store.ErrClosed
 	}
@@ -750,7 +769,7 @@ func (c commits) UpdateAll(apps []string, fn func(*store.App) (bool, error)) ([]
 		}
 	}
 	if err == nil && wrote {
-		c.l.did("commit the file")
+		c.l.didSince(begun, "commit the file")
 	}
 	return all, err
 }
@@ -765,34 +784,37 @@ func ranOf(a store.App) (n int) {
 }
 
 func (c commits) Delete(app string, v uint64) error {
+	begun := c.l.effects()
 	if c.l.gone() {
 		return store.ErrClosed
 	}
 	err := c.Commits.Delete(app, v)
 	if err == nil {
-		c.l.did("delete %s", app)
+		c.l.didSince(begun, "delete %s", app)
 	}
 	return err
 }
 
 func (c commits) PutReceipt(app string, rc store.Receipt) error {
+	begun := c.l.effects()
 	if c.l.gone() {
 		return store.ErrClosed
 	}
 	err := c.Commits.PutReceipt(app, rc)
 	if err == nil {
-		c.l.did("receipt %d", rc.Attempt)
+		c.l.didSince(begun, "receipt %d", rc.Attempt)
 	}
 	return err
 }
 
 func (c commits) Generations(n uint64) (uint64, error) {
+	begun := c.l.effects()
 	if c.l.gone() {
 		return 0, store.ErrClosed
 	}
 	first, err := c.Commits.Generations(n)
 	if err == nil {
-		c.l.did("reserve numbers")
+		c.l.didSince(begun, "reserve numbers")
 	}
 	return first, err
 }
