@@ -21,7 +21,7 @@ type benchPeers struct {
 	show      bool
 	check     bool
 	json      bool
-	out       string
+	page      string
 }
 
 func (c *cli) benchPeersCommand() *cobra.Command {
@@ -42,7 +42,7 @@ missed if the lower bound is beyond it, else unclear.
 It exits with 1 if usher failed a request, and with --check if a bar is missed.
 
 Works: ` + strings.Join(workIDs(), ", ") + `.`,
-		Example: "  usher bench peers --rounds 15 --out peers.html\n  usher bench peers --peers nginx,haproxy --work small-64,cached --check",
+		Example: "  usher bench peers --rounds 15 --html peers.html\n  usher bench peers --peers nginx,haproxy --work small-64,cached --check",
 		Args:    positional(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
 	}
@@ -55,7 +55,7 @@ Works: ` + strings.Join(workIDs(), ", ") + `.`,
 	f.BoolVar(&b.show, "show-config", false, "print how each peer would be run, and run nothing")
 	f.BoolVar(&b.check, "check", false, "exit with 1 if a bar is missed")
 	f.BoolVar(&b.json, "json", false, "print the report as JSON")
-	f.StringVar(&b.out, "out", "", "write a report with pictures to this HTML file")
+	f.StringVar(&b.page, "html", "", "write a report with pictures to this HTML file")
 	atLeast(f, "rounds", &b.plan.Rounds, 1)
 	moreThanNothing(f, "duration", &b.plan.Duration)
 	return cmd
@@ -85,7 +85,7 @@ func (b *benchPeers) run(ctx context.Context) error {
 	if b.show {
 		return b.showConfig()
 	}
-	files, err := openReports(reportFile[*peers.Report]{b.out, (*peers.Report).WriteHTML})
+	files, err := openReports(reportFile[*peers.Report]{b.page, (*peers.Report).WriteHTML})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func TestBenchPeersShowsHowEachWouldBeRunAndRunsNothing(t *testing.T) {
 func TestBenchPeersWhoseUsherDoesNotStartLeavesNoFile(t *testing.T) {
 	tt := newTerminal(t)
 	page := filepath.Join(t.TempDir(), "a.html")
-	code, out, errs := tt.run("bench", "peers", "--peers", "usher", "--work", "small-4", "--out", page)
+	code, out, errs := tt.run("bench", "peers", "--peers", "usher", "--work", "small-4", "--html", page)
 	if code != exitFailed || out != "" || !strings.Contains(errs, "usher: bench peers: start usher: false ended: exit status 1") {
 		t.Errorf("exit %d, stdout %s, stderr %s", code, out, errs)
 	}
