@@ -158,8 +158,9 @@ func (a *App) changed(s *slot) <-chan struct{} {
 func (a *App) Drained(generation uint64) <-chan struct{} { return a.crowds.drained(generation) }
 
 // CloseStreams ends the upgraded connections and event streams of the
-// generation politely, evenly spread over that time, and returns at once. What
-// is opened meanwhile is ended when the time is up.
+// generation politely, evenly spread over that time, and returns at once. If it is 0
+// others wait for them, and no client can put its end off. What is opened meanwhile is
+// ended when the time is up, and what is opened later at once.
 func (a *App) CloseStreams(generation uint64, over time.Duration) {
 	a.edge.spread(a, generation, over)
 }

@@ -376,7 +376,7 @@ func TestStreamsAreEndedSpreadOverTheTime(t *testing.T) {
 		stream := func() {
 			r := open(e)
 			e.Decide(r)
-			r.Streaming(func() {
+			r.Streaming(func(Haste) {
 				mu.Lock()
 				defer mu.Unlock()
 				ended = append(ended, time.Since(began))

@@ -184,13 +184,12 @@ func (e *Edge) wake(a *App) {
 
 // spread ends the streams of a generation, one after the other within over.
 func (e *Edge) spread(a *App, generation uint64, over time.Duration) {
-	first := e.lanes.streams(a, generation)
 	if over <= 0 {
-		endAll(first)
+		e.endStreams(a, generation, AtOnce)
 		return
 	}
 	e.work.Add(1)
-	go e.spreadStreams(a, generation, first, over)
+	go e.spreadStreams(a, generation, e.lanes.streams(a, generation), over)
 }
 
 func (e *Edge) spreadStreams(a *App, generation uint64, first []*stream, over time.Duration) {
@@ -198,7 +197,7 @@ func (e *Edge) spreadStreams(a *App, generation uint64, first []*stream, over ti
 	pause := time.NewTicker(max(over/time.Duration(len(first)+1), time.Millisecond))
 	defer pause.Stop()
 	for _, s := range first {
-		s.end()
+		s.end(Politely)
 		select {
 		case <-pause.C:
 		case <-e.ctx.Done():
@@ -209,12 +208,14 @@ func (e *Edge) spreadStreams(a *App, generation uint64, first []*stream, over ti
 	case <-pause.C:
 	case <-e.ctx.Done():
 	}
-	endAll(e.lanes.streams(a, generation))
+	e.endStreams(a, generation, Politely)
 }
 
-func endAll(streams []*stream) {
-	for _, s := range streams {
-		s.end()
+// endStreams ends those that are left, and whatever becomes a stream later.
+func (e *Edge) endStreams(a *App, generation uint64, h Haste) {
+	a.crowds.closeToStreams(generation) // before one looks who there is, so that nobody is missed
+	for _, s := range e.lanes.streams(a, generation) {
+		s.end(h)
 	}
 }
 

@@ -232,7 +232,7 @@ func TestWhoComesBackFindsAllTheRoomThereIsByThen(t *testing.T) {
 			t.Fatalf("%d of 20 are inside, %+v", len(in), s)
 		}
 		for _, g := range in { // for hours
-			g.r.Streaming(func() {})
+			g.r.Streaming(func(Haste) {})
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()

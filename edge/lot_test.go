@@ -91,7 +91,7 @@ func TestParkedRequestsAreLetGoInOrderAFewFirstThenOneForEachAnswer(t *testing.T
 		if len(next) != 1 || next[0] != all[8] {
 			t.Fatalf("an answer let %d go, want the next one", len(next))
 		}
-		next[0].r.Streaming(func() {}) // an answer without end is an answer
+		next[0].r.Streaming(func(Haste) {}) // an answer without end is an answer
 		if n := free(t, e, all); len(n) != 1 {
 			t.Fatalf("a stream let %d go, want 1", len(n))
 		}

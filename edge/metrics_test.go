@@ -47,7 +47,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	e.Finish(r, Result{Ending: Served, Status: 204, BytesIn: 5, BytesOut: 7})
 	e.Decide(q)
 	q.Upgraded()
-	q.Streaming(func() {})
+	q.Streaming(func(Haste) {})
 	a.Place(Placement{State: Down})
 	begin(r)
 	d := e.Decide(r)

@@ -120,7 +120,7 @@ func TestTheTurnWaitsForTheAnswersOfThoseWhoParked(t *testing.T) {
 			}
 			e.Decide(r)
 			if i == 0 {
-				r.Streaming(func() {}) // an answer without an end is an answer
+				r.Streaming(func(Haste) {}) // an answer without an end is an answer
 				continue
 			}
 			end(e, r, Served)
@@ -146,7 +146,7 @@ func upgrade(e *Edge) *Request {
 	r.Upgrade = true
 	e.Decide(r)
 	r.Upgraded()
-	r.Streaming(func() {})
+	r.Streaming(func(Haste) {})
 	return r
 }
 
@@ -358,7 +358,8 @@ func (s *storm) inside(r *Request, k Kind, rnd *rand.Rand) {
 	if k == Detach {
 		r.Upgraded()
 		asked := make(chan struct{})
-		r.Streaming(sync.OnceFunc(func() { close(asked) }))
+		once := sync.OnceFunc(func() { close(asked) })
+		r.Streaming(func(Haste) { once() })
 		if rnd.IntN(2) == 0 {
 			for range 1000 {
 				if isClosed(asked) || s.over.Load() {

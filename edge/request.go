@@ -83,7 +83,7 @@ type asking struct {
 // stream is an answer without a foreseeable end.
 type stream struct {
 	target   *Target
-	end      func()
+	end      func(Haste)
 	upgraded bool
 	account  atomic.Pointer[Account] // the books that an upgraded connection is in
 }
@@ -214,9 +214,19 @@ func (r *Request) Stored(a *CacheAnswer, sent time.Time) Fill {
 	return r.asking.visit.Begin(r.slot.space, a, sent, time.Now())
 }
 
-// Streaming says that the answer has no foreseeable end. end is called, from
-// another goroutine, when it should come to one politely; it must not block.
-func (r *Request) Streaming(end func()) {
+// Haste is how soon a stream should come to its end.
+type Haste uint8
+
+const (
+	// Politely leaves both sides the time to finish what they are at.
+	Politely Haste = iota
+	// AtOnce means that others are waiting for it: neither side may put it off.
+	AtOnce
+)
+
+// Streaming says that the answer has no foreseeable end. end is called, from any
+// goroutine, when it should come to one; it must not block.
+func (r *Request) Streaming(end func(Haste)) {
 	r.counters.streams.Add(1)
 	s := &stream{target: r.target, end: end, upgraded: r.upgraded}
 	r.stream.Store(s)
@@ -224,6 +234,9 @@ func (r *Request) Streaming(end func()) {
 		ac.upgrade(s)
 	}
 	r.answered()
+	if r.target.closed.Load() {
+		end(AtOnce)
+	}
 }
 
 // Upgraded counts an upgrade. Streaming follows.

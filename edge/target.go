@@ -2,6 +2,7 @@ package edge
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/usher-edge/usher/edge/upstream"
 )
@@ -19,6 +20,8 @@ type Target struct {
 	gate       gate
 	behind     doorSign // requests that were parked are let go to it: others go behind them
 	owed       doorSign // it is too full for them: the room that there will be is theirs
+
+	closed atomic.Bool // to streams: what becomes one ends at once
 }
 
 // Pool is where connections to the target come from. Once the target is
@@ -101,6 +104,17 @@ func (c *crowds) empty(t *Target) {
 			c.open = nil // most apps sleep
 		}
 		close(g.done)
+	}
+}
+
+// closeToStreams makes what becomes a stream in a generation from now on end at once.
+func (c *crowds) closeToStreams(generation uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g := c.open[generation]; g != nil {
+		for _, t := range g.targets {
+			t.closed.Store(true)
+		}
 	}
 }
 

@@ -210,7 +210,7 @@ func (c *conn) writeSlowly(pieces ...[]byte) (int, error) {
 func (c *conn) wrote(err error) edge.Cause {
 	was := c.clock.rest()
 	switch {
-	case was.late():
+	case was.late(), timedOut(err):
 		return edge.CauseSlowClient
 	case err != nil:
 		return edge.CauseClientGone

@@ -244,7 +244,7 @@ func (c *conn) retire() {
 	}
 	c.poking.Unlock()
 	if e := c.ending.Load(); e != nil {
-		e.ask()
+		e.ask(edge.Politely)
 	}
 }
 

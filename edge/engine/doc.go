@@ -28,6 +28,8 @@
 //     when TCP's keep-alive fails.
 //   - 100 Continue is sent at most once, and to a client that waits for it not
 //     before an app has the head.
+//   - A stream that others wait for, as in a hold, ends at once: neither its client
+//     nor its app can put that off by saying or taking nothing.
 //   - An idle connection holds no buffer, and no goroutine, at the latest after a
 //     moment.
 //   - A loop never waits for anything but events.

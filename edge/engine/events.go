@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -9,30 +11,70 @@ import (
 	"github.com/usher-edge/usher/edge/upstream"
 )
 
-// ending asks a stream to come to its end. It is made for one stream, whose
-// connection to the app is never used again, so that asking too late hits
-// nobody else.
+const (
+	// partingTime is how long a stream that ends politely may take for that: to end the
+	// frame that is under way, to take what it is sent, to answer a close frame.
+	partingTime = time.Second
+	// briefParting is the same for one that others are waiting for.
+	briefParting = 10 * time.Millisecond
+)
+
+// ending asks a stream to come to its end.
 type ending struct {
-	asked atomic.Bool
-	poke  func() // makes the stream's goroutine look
+	c     *conn
+	look  func() // makes the stream's goroutine look
+	until time.Time
+	asked atomic.Bool // after until
+
+	mu   sync.Mutex // held while asking; guards over
+	over bool       // the stream has ended: its connections may have others by now
 }
 
 // ask may be called at any time, more than once, by anybody.
-func (e *ending) ask() {
-	if e.asked.CompareAndSwap(false, true) {
-		e.poke()
+func (e *ending) ask(h edge.Haste) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over || e.asked.Load() {
+		return
 	}
+	within := e.c.srv.opt.parting
+	if h == edge.AtOnce {
+		within = briefParting
+	}
+	e.until = time.Now().Add(within)
+	e.asked.Store(true)
+	e.c.reach(func(nc net.Conn) { _ = nc.SetWriteDeadline(e.until) }) // fails only if closed
+	e.look()
 }
 
-// openStream tells everybody who ends streams about this one.
-func (c *conn) openStream(poke func()) *ending {
-	e := &ending{poke: poke}
+// openStream tells everybody who ends streams about this one. look is called, by
+// another goroutine perhaps, when it is asked to end.
+func (c *conn) openStream(look func()) *ending {
+	e := &ending{c: c, look: look}
 	c.ending.Store(e)
 	c.lane.Streaming(e.ask)
 	if c.srv.draining.Load() {
-		e.ask()
+		e.ask(edge.Politely)
 	}
 	return e
+}
+
+// close has nobody ask any more, and lifts what was asked.
+func (e *ending) close() {
+	e.c.ending.Store(nil)
+	e.mu.Lock()
+	e.over = true
+	e.mu.Unlock()
+	if e.asked.Load() {
+		_ = e.c.nc.SetWriteDeadline(time.Time{}) // fails only if closed
+	}
+}
+
+// lastWords gives usher's own at least a moment, however late it comes to them.
+func (e *ending) lastWords() {
+	if least := time.Now().Add(briefParting); e.until.Before(least) {
+		_ = e.c.nc.SetWriteDeadline(least) // fails only if closed
+	}
 }
 
 // retryHint tells the reader of an event stream that ends to come back soon
@@ -43,8 +85,7 @@ const retryHint = "retry: 1000\n\n"
 // the client's sending side is its end, and it can be asked to end.
 func (c *conn) relayEvents(up *upstream.Conn, chunked bool) edge.Cause {
 	e := c.openStream(up.Interrupt)
-	defer up.Interrupt() // who asks too late must not hit the next request on it
-	defer c.ending.Store(nil)
+	defer e.close()
 	if cause := c.flush(); cause != edge.CauseNone {
 		return cause
 	}
@@ -63,6 +104,7 @@ func (c *conn) relayEvents(up *upstream.Conn, chunked bool) edge.Cause {
 		case was.gone():
 			return edge.CauseClientGone
 		case e.asked.Load() && len(data) == 0:
+			e.lastWords()
 			return c.endEvents(up, plain && between, chunked)
 		case err != nil:
 			return edge.CauseAborted

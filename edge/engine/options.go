@@ -59,6 +59,7 @@ type Options struct {
 	// halfOpen is for tests too: how long a half-open tunnel may be silent; 0 means halfOpen.
 	halfOpen time.Duration
 	linger   time.Duration // tests: in place of lingerMost
+	parting  time.Duration // tests: in place of partingTime
 }
 
 // defaultRate is in bytes a second: a body or answer of 64 KiB may take four
@@ -83,6 +84,7 @@ func (o Options) complete() (Options, error) {
 	def(&o.grace, idleGrace)
 	def(&o.halfOpen, halfOpen)
 	def(&o.linger, lingerMost)
+	def(&o.parting, partingTime)
 	if o.MinBodyRate == 0 {
 		o.MinBodyRate = defaultRate
 	}

@@ -55,14 +55,14 @@ func TestTheBooksKnowWhoEndedAnUpgradedConnection(t *testing.T) {
 		{"the client is gone", func(ws *websocket.Conn) { _ = ws.CloseNow() }, edge.Upgrades{Client: 1}},
 		{"the app closes", say("close"), edge.Upgrades{App: 1}},
 		{"the app is gone", say("drop"), edge.Upgrades{App: 1}},
-		{"a drain closes", func(ws *websocket.Conn) {
-			r.app.CloseStreams(1, 0)
-			_, _, _ = ws.Read(t.Context())
-		}, edge.Upgrades{Usher: 1}},
 		{"a drain cuts", func(ws *websocket.Conn) {
 			r.app.Cut(1)
 			_, _, _ = ws.Read(t.Context())
 		}, edge.Upgrades{Cut: 1}},
+		{"a drain closes", func(ws *websocket.Conn) {
+			r.app.CloseStreams(1, 0)
+			_, _, _ = ws.Read(t.Context())
+		}, edge.Upgrades{Usher: 1}},
 	} {
 		ac := r.app.OpenAccount(2)
 		ws := r.websocket()

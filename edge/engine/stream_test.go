@@ -460,27 +460,6 @@ func TestEventsAreSentAtOnceAndALeavingReaderEndsTheStream(t *testing.T) {
 	}
 }
 
-// Whoever asks a stream to end may come just after it has ended by itself: that
-// must not hit the next request of the app's connection.
-func TestAConnectionThatCarriedEventsCarriesNothingElse(t *testing.T) {
-	o := newOrigin(t, each(func(s *stage, _ *http.Request) {
-		s.say("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: x\n\n\r\n0\r\n\r\n")
-	}))
-	r := newRig(t, rigOptions{})
-	r.app.Place(o.placement(1))
-	c := r.dial()
-	for i := range 3 {
-		c.get("/")
-		c.want(200, "data: x\n\n")
-		if n := r.last(i + 1).Result; n.Ending != edge.Served {
-			t.Errorf("%+v", n)
-		}
-		if n := o.conns.Load(); n != int32(i+1) {
-			t.Errorf("%d streams on %d connections to the app", i+1, n)
-		}
-	}
-}
-
 func TestEventStreamsThatAreAskedToEndGetTheRetryHint(t *testing.T) {
 	said := make(chan struct{})
 	half := false
@@ -496,9 +475,10 @@ func TestEventStreamsThatAreAskedToEndGetTheRetryHint(t *testing.T) {
 		_, _ = io.Copy(io.Discard, s.r)
 	})
 	r := newRig(t, rigOptions{})
-	r.app.Place(o.placement(1))
 	c := r.dial()
-	for _, want := range []string{"data: x\n\nretry: 1000\n\n", "data: x\n\ndata: cut"} {
+	for i, want := range []string{"data: x\n\nretry: 1000\n\n", "data: x\n\ndata: cut"} {
+		gen := uint64(i + 1)
+		r.app.Place(o.placement(gen))
 		c.get("/")
 		<-said
 		want, begun := want, strings.TrimSuffix(want, retryHint)
@@ -510,7 +490,7 @@ func TestEventStreamsThatAreAskedToEndGetTheRetryHint(t *testing.T) {
 		if _, err := io.ReadFull(res.Body, b); err != nil {
 			t.Fatal(err)
 		}
-		r.app.CloseStreams(1, 0)
+		r.app.CloseStreams(gen, 0)
 		rest, err := io.ReadAll(res.Body)
 		if got := string(b) + string(rest); got != want || err != nil {
 			t.Fatalf("%q, %v; want %q", got, err, want)

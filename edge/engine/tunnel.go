@@ -11,15 +11,10 @@ import (
 	"github.com/usher-edge/usher/edge/upstream"
 )
 
-const (
-	// halfOpen is how long a tunnel lives without a byte when one side has ended
-	// what it sends. The other may have much to do before it answers; one that has
-	// gone altogether is told by TCP's keep-alive.
-	halfOpen = time.Hour
-	// partingTime is how long a frame that is under way may take to end, and how
-	// long the client may take to answer a close frame.
-	partingTime = time.Second
-)
+// halfOpen is how long a tunnel lives without a byte when one side has ended
+// what it sends. The other may have much to do before it answers; one that has
+// gone altogether is told by TCP's keep-alive.
+const halfOpen = time.Hour
 
 // tunnel carries a connection that has switched to another protocol: bytes both
 // ways, those that came together with the heads first, until both sides have
@@ -60,7 +55,8 @@ func (c *conn) tunnel(up *upstream.Conn) {
 		c.lane.Upgraded()
 		t.ending = c.openStream(t.look)
 		cause = t.run()
-		c.ending.Store(nil)
+		t.ending.close()
+		c.linger = t.ending.asked.Load() // who has not ended by then may still be sending
 	}
 	x.bytesIn, x.bytesOut = t.in, t.out
 	res := c.result(cause)
@@ -171,7 +167,7 @@ func (t *tunnel) carryOut() edge.Cause {
 	c := t.c
 	buf := c.srv.stock.bodies.Get(0)
 	defer c.srv.stock.bodies.Put(buf)
-	parting := false
+	last := false // the frame under way has its time to end
 	for {
 		c.clock.wait(phaseTunnel, 0)
 		t.watch()
@@ -180,20 +176,21 @@ func (t *tunnel) carryOut() edge.Cause {
 		if n > 0 {
 			t.follow(&t.frames, (*buf)[:n], edge.PartedByApp)
 			if cause := c.write((*buf)[:n]); cause != edge.CauseNone {
-				t.ends(edge.PartedByClient)
+				t.ends(t.whoFails())
 				t.out += int64(c.mem.took)
 				return cause
 			}
 			t.out += int64(n)
 		}
-		if t.ending.asked.Load() {
+		asked := t.ending.asked.Load()
+		if asked {
 			t.ends(edge.PartedByUsher)
 		}
 		switch {
-		case t.ending.asked.Load() && (parting || !t.ws || t.frames.boundary()):
+		case asked && (!t.ws || t.frames.boundary() || last && timedOut(err)):
 			return edge.CauseNone
-		case t.ending.asked.Load():
-			parting = err != nil && timedOut(err) && t.grace()
+		case asked && timedOut(err):
+			last = t.grace()
 		case was.late():
 			return edge.CauseHalfOpen
 		case was.gone():
@@ -227,10 +224,16 @@ func (t *tunnel) watch() {
 	}
 }
 
-// grace lets the frame that is under way come to its end.
-func (t *tunnel) grace() bool {
-	return t.up.NetConn().SetReadDeadline(time.Now().Add(partingTime)) == nil
+// whoFails is who ends a tunnel whose client does not take what it is sent.
+func (t *tunnel) whoFails() edge.Parting {
+	if t.ending.asked.Load() {
+		return edge.PartedByUsher // which has given it little time
+	}
+	return edge.PartedByClient
 }
+
+// grace lets the frame that is under way come to its end, in what time there is.
+func (t *tunnel) grace() bool { return t.up.NetConn().SetReadDeadline(t.ending.until) == nil }
 
 // outFailed tells a client that left from an app that broke off.
 func (t *tunnel) outFailed() edge.Cause {
@@ -244,13 +247,15 @@ func (t *tunnel) outFailed() edge.Cause {
 	return edge.CauseAborted
 }
 
-// part says goodbye to the client and gives it a moment to answer.
+// part says goodbye to the client and lets it answer, in what time there is.
 func (t *tunnel) part() {
 	if t.ws && t.frames.boundary() && !t.frames.closed {
+		t.ending.lastWords()
 		t.c.write([]byte(closeRestart)) // a client that is gone needs no goodbye
 	}
 	t.hangUp()
-	_ = t.c.nc.SetReadDeadline(time.Now().Add(partingTime)) // fails only if closed
+	_ = t.c.nc.SetReadDeadline(t.ending.until) // fails only if closed
+	t.up.SetWriteDeadline(t.ending.until)
 }
 
 // hangUp ends the sending side towards the client.
