@@ -82,7 +82,7 @@ func (s *Server) ServeListener(ln net.Listener, l Listener) error {
 	d := s.newDoor(ln, l)
 	var pause backoff
 	for {
-		nc, err := ln.Accept()
+		nc, err := s.accept(ln)
 		switch {
 		case err == nil:
 			pause.end()
@@ -93,7 +93,7 @@ func (s *Server) ServeListener(ln net.Listener, l Listener) error {
 		case s.draining.Load():
 			return ErrClosed
 		case passing(err):
-		case exhausted(err):
+		case rawio.Exhausted(err):
 			s.tally.outOfDescriptors.Add(1)
 			s.say(&d.out, "accepting on %s pauses (%v): raise the descriptor limit or lower max_connections", ln.Addr(), err)
 			pause.wait(s.park)
@@ -101,6 +101,14 @@ func (s *Server) ServeListener(ln net.Listener, l Listener) error {
 			return fmt.Errorf("accept on %s: %w", ln.Addr(), err)
 		}
 	}
+}
+
+// accept does not take the descriptors that those who are connected may need.
+func (s *Server) accept(ln net.Listener) (net.Conn, error) {
+	if !s.opt.Reserve.Whole() {
+		return nil, syscall.EMFILE
+	}
+	return ln.Accept()
 }
 
 // admit serves a connection once there is room for it, unless its client has too
@@ -312,16 +320,7 @@ func (s *Server) starve() {
 // passing says that the next connection may be accepted at once: this one has
 // left again (accept(2)).
 func passing(err error) bool {
-	return isOneOf(err, syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO)
-}
-
-// exhausted says that there is no room for a connection just now.
-func exhausted(err error) bool {
-	return isOneOf(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM)
-}
-
-func isOneOf(err error, all ...error) bool {
-	return slices.ContainsFunc(all, func(e error) bool { return errors.Is(err, e) })
+	return errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EPROTO)
 }
 
 // backoff is the pause of an acceptor that cannot accept.

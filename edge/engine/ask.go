@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/usher-edge/usher/edge/rawio"
 )
 
 // askTimeout bounds every step of an ask connection.
@@ -44,7 +46,7 @@ func ServeAsk(ctx context.Context, ln net.Listener, ask func(domain string) bool
 			}
 			return nil
 		case err == nil:
-		case passing(err), exhausted(err):
+		case passing(err), rawio.Exhausted(err):
 			new(backoff).wait(ctx)
 			continue
 		default:

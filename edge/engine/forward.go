@@ -6,6 +6,7 @@ import (
 
 	"github.com/usher-edge/usher/edge"
 	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/rawio"
 	"github.com/usher-edge/usher/edge/upstream"
 )
 
@@ -359,7 +360,7 @@ func causeOf(err error, was interrupt, connected bool) edge.Cause {
 // causeOfDial says why there is no connection to the app.
 func causeOfDial(err error) edge.Cause {
 	switch {
-	case upstream.OutOfDescriptors(err):
+	case rawio.Exhausted(err):
 		return edge.CauseNoDescriptors
 	case upstream.NoSuchName(err):
 		return edge.CauseNoSuchName

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -44,7 +43,6 @@ type loop struct {
 	seats []seat  // by descriptor
 	seq   int32   // of the last seat
 	again []*conn // those that have had their turn and have more
-	spare [2]int  // descriptors to give up where there are no others; -1: none
 
 	mu     sync.Mutex // guards what follows; nothing is waited for under it
 	inbox  []*conn    // to be looked at
@@ -83,16 +81,13 @@ func newLoops(s *Server) (loops []*loop, err error) {
 }
 
 func newLoop(s *Server) (*loop, error) {
-	l := &loop{srv: s, raw: runtime.GOMAXPROCS(0) > s.opt.Loops, done: make(chan struct{}), wake: -1, spare: [2]int{-1, -1}}
+	l := &loop{srv: s, raw: runtime.GOMAXPROCS(0) > s.opt.Loops, done: make(chan struct{}), wake: -1}
 	var err error
 	if l.home.Epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("serve by events: create epoll: %w", err)
 	}
 	if l.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
 		err = l.seat(l.wake, nil, nil)
-	}
-	if err == nil {
-		err = l.save()
 	}
 	if err != nil {
 		l.free()
@@ -101,33 +96,7 @@ func newLoop(s *Server) (*loop, error) {
 	return l, nil
 }
 
-// save takes the spare descriptors.
-func (l *loop) save() error {
-	for i, fd := range l.spare {
-		if fd >= 0 {
-			continue
-		}
-		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		l.spare[i] = fd
-	}
-	return nil
-}
-
-// spend gives the spare descriptors up for somebody who needs them now.
-func (l *loop) spend() {
-	for i, fd := range l.spare {
-		if fd >= 0 {
-			unix.Close(fd)
-			l.spare[i] = -1
-		}
-	}
-}
-
 func (l *loop) free() {
-	l.spend()
 	unix.Close(l.home.Epoll)
 	if l.wake >= 0 {
 		unix.Close(l.wake)

@@ -27,18 +27,17 @@ func (l *loop) hand(c *conn, first func()) {
 	}
 	if up != nil {
 		l.seats[up.FD()] = seat{}
-		if up.Land(l.land) != nil {
+		if up.Land(l.srv.opt.Reserve.Land) != nil {
 			l.giveUp(c)
 			return
 		}
 	}
-	nc, err := l.land(int(c.fd))
+	nc, err := l.srv.opt.Reserve.Land(int(c.fd))
 	if err != nil {
 		l.giveUp(c)
 		return
 	}
 	_ = unix.Close(int(c.fd)) // the socket lives on
-	_ = l.save()              // if some were spent; what fails is tried again the next time
 	c.clock.rest()
 	c.ready, c.asking, c.flows, c.queued, c.fd = false, false, false, false, noFD
 	c.poking.Lock()
@@ -93,16 +92,6 @@ func (c *conn) waitOn(up *upstream.Conn) (*upstream.Conn, interrupt, error) {
 	return c.head(up, err)
 }
 
-// land is rawio.Land where descriptors may be short.
-func (l *loop) land(fd int) (net.Conn, error) {
-	nc, err := rawio.Land(fd)
-	if err != nil && exhausted(err) {
-		l.spend()
-		nc, err = rawio.Land(fd) // unless somebody else has taken them
-	}
-	return nc, err
-}
-
 // giveUp ends a connection that needs a goroutine and cannot have one.
 func (l *loop) giveUp(c *conn) {
 	l.srv.starve()
@@ -120,7 +109,6 @@ func (l *loop) giveUp(c *conn) {
 	}
 	c.clock.rest()
 	l.shut(c)
-	_ = l.save() // what fails is tried again the next time
 }
 
 // lastAnswer tells the client of a connection that is given up why, if nothing of its

@@ -133,7 +133,7 @@ func originOn(t testing.TB, network, address string, serve func(s *stage)) *orig
 	o.wg.Go(func() {
 		for {
 			c, err := ln.Accept()
-			if exhausted(err) { // by a test that leaves no descriptor; accept(2) says so without a connection as well
+			if rawio.Exhausted(err) { // by a test that leaves no descriptor; accept(2) says so without a connection as well
 				<-time.After(10 * time.Millisecond)
 				continue
 			}
@@ -280,7 +280,15 @@ func newRig(t testing.TB, o rigOptions) *rig {
 	if o.pool == nil {
 		o.pool = spoiling()
 	}
-	r.edge = edge.New(edge.Options{Waker: wakes{r}, Cache: o.cache, Log: r.log, NewPool: o.pool})
+	reserve, err := rawio.NewReserve(8) // as usher has it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(reserve.Close)
+	r.edge = edge.New(edge.Options{Waker: wakes{r}, Cache: o.cache, Log: r.log, NewPool: func(u upstream.Options) *upstream.Pool {
+		u.Reserve = reserve
+		return o.pool(u)
+	}})
 	o.app.Name = "app"
 	if o.app.Hosts == nil {
 		o.app.Hosts = []string{"*"}
@@ -289,7 +297,7 @@ func newRig(t testing.TB, o rigOptions) *rig {
 		t.Fatal(err)
 	}
 	r.app = r.edge.App("app")
-	o.server.Edge, o.server.poison, o.server.Warn = r.edge, true, r.warn
+	o.server.Edge, o.server.Reserve, o.server.poison, o.server.Warn = r.edge, reserve, true, r.warn
 	t.Cleanup(r.audit) // after the server's end
 	r.serve(o.server, o.unix)
 	return r

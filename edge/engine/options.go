@@ -9,6 +9,7 @@ import (
 
 	"github.com/usher-edge/usher/edge"
 	"github.com/usher-edge/usher/edge/http1"
+	"github.com/usher-edge/usher/edge/rawio"
 )
 
 // Options of a Server. Zero fields mean the defaults named here.
@@ -39,6 +40,10 @@ type Options struct {
 	// with a processor of Go's (GOMAXPROCS) to itself, and the rest with another one.
 	// Default 0: none, all connections have goroutines.
 	Loops int
+	// Reserve has what it takes to go on serving those who are connected when there is no
+	// descriptor left; none is accepted unless it is whole. nil: there is none, and those
+	// who need a descriptor then are closed.
+	Reserve *rawio.Reserve
 	// Limits of request heads.
 	Limits http1.Limits
 

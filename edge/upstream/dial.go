@@ -12,7 +12,11 @@ import (
 func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opt.DialTimeout)
 	defer cancel()
-	nc, err := p.connect(ctx)
+	var nc net.Conn
+	err := error(syscall.EMFILE)
+	if p.opt.Reserve.Whole() {
+		nc, err = p.connect(ctx)
+	}
 	p.mu.Lock()
 	p.dialing--
 	late := p.closed

@@ -79,17 +79,6 @@ func Reset(err error) bool {
 	return false
 }
 
-// OutOfDescriptors reports whether there was nothing to make a connection of, which
-// is no fault of the app.
-func OutOfDescriptors(err error) bool {
-	for _, cause := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
-		if errors.Is(err, cause) {
-			return true
-		}
-	}
-	return false
-}
-
 // NoSuchName reports whether the app's address is a name that does not resolve.
 func NoSuchName(err error) bool {
 	var d *net.DNSError

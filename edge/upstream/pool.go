@@ -26,6 +26,8 @@ type Options struct {
 	IdleTimeout time.Duration // an idle connection is closed after this; default 60s
 	Limits      http1.Limits  // of response heads; Head is cut to the size of a buffer
 	Buffers     *Buffers      // shared read buffers; default: the pool's own
+
+	Reserve *rawio.Reserve // nothing is dialled unless it is whole; default: none
 }
 
 func (o Options) withDefaults() Options {
@@ -102,7 +104,7 @@ func (p *Pool) Get(ctx context.Context, idempotent bool) (*Conn, error) {
 			return nil, &Error{Op: "dial", Err: err, undelivered: true}
 		case c == nil:
 			return p.dial(ctx)
-		case c.home != nil && c.Land(rawio.Land) != nil:
+		case c.home != nil && c.Land(p.opt.Reserve.Land) != nil:
 			p.Discard(c) // without a descriptor to spare; now there is one
 			continue
 		}

@@ -25,6 +25,8 @@ import (
 	"github.com/usher-edge/usher/cmd/internal/config"
 	"github.com/usher-edge/usher/edge"
 	"github.com/usher-edge/usher/edge/engine"
+	"github.com/usher-edge/usher/edge/rawio"
+	"github.com/usher-edge/usher/edge/upstream"
 )
 
 // Options of Run.
@@ -56,6 +58,7 @@ type daemon struct {
 	waker   waker
 	front   *front
 	engine  *engine.Server
+	reserve *rawio.Reserve
 	act     *activator.Activator
 	access  *accesslog.Log // nil: none
 	admin   *admin.Server
@@ -245,7 +248,16 @@ func (d *daemon) openState(context.Context) error {
 
 func (d *daemon) openEdge(context.Context) error {
 	s := d.file.Load().server
-	o := edge.Options{Waker: &d.waker}
+	var err error
+	if d.reserve, err = rawio.NewReserve(reserved); err != nil {
+		return fmt.Errorf("keep descriptors back: %w; raise the limit of open files", err)
+	}
+	d.onClose(func() error { d.reserve.Close(); return nil })
+	stock := upstream.NewBuffers(0)
+	o := edge.Options{Waker: &d.waker, NewPool: func(o upstream.Options) *upstream.Pool {
+		o.Buffers, o.Reserve = stock, d.reserve
+		return upstream.NewPool(o)
+	}}
 	if s.CacheBytes > 0 {
 		d.cache = cache.New(cache.Config{MaxBytes: s.CacheBytes, MaxObjectBytes: d.file.Load().largestObject, Unkeyed: rewritten()})
 		o.Cache = &pages{cache: d.cache, limit: d.objectLimit}
@@ -265,7 +277,6 @@ func (d *daemon) openEdge(context.Context) error {
 	}
 	d.edge = edge.New(o)
 	d.onClose(func() error { d.edge.Close(); return nil })
-	var err error
 	d.engine, err = engine.New(d.engineOptions())
 	return err
 }

@@ -14,17 +14,18 @@ import (
 // engineOptions is what the file says, as the engine wants it.
 func (d *daemon) engineOptions() engine.Options {
 	s := d.file.Load().server
-	most := d.connections(s.MaxConnections)
+	loops := eventLoops(s.EventLoops)
+	most := d.connections(s.MaxConnections, loops)
 	perClient := s.MaxPerClient
 	if most < s.MaxConnections && perClient > 0 {
 		perClient = min(perClient, max(1, most/config.ClientShare))
 	}
 	return engine.Options{
-		Loops: eventLoops(s.EventLoops),
+		Loops: loops,
 		Edge:  d.edge, HeadTimeout: s.HeadTimeout, IdleTimeout: s.IdleTimeout, BodyTimeout: s.BodyTimeout, WriteTimeout: s.WriteTimeout,
 		MinBodyRate: noneBelowZero(s.MinBodyRate), MinWriteRate: noneBelowZero(s.MinWriteRate),
 		MaxConnections: most, MaxPerClient: perClient,
-		TrustedProxies: s.TrustedProxies, Warn: func(msg string) { d.log.Warn(msg) },
+		TrustedProxies: s.TrustedProxies, Warn: func(msg string) { d.log.Warn(msg) }, Reserve: d.reserve,
 	}
 }
 
@@ -57,19 +58,29 @@ func noneBelowZero(rate int64) int64 {
 	return rate
 }
 
-// Descriptors that are not for clients: files, logs and pipes of apps, the admin
-// API. A small limit is shared half and half.
-const reservedDescriptors = 256
+// reserved is how many descriptors are kept back (rawio.Reserve). To hand a connection
+// over takes two for a moment; the others are for what is within accept(2) or connect(2)
+// just then, and gets in between.
+const reserved = 8
+
+// Descriptors that are not for clients: files, logs and pipes of apps, the admin API. A
+// small limit is shared half and half, but usher has some itself: 31 with two loops, and
+// a few when it starts an app.
+const (
+	reservedDescriptors = 256
+	ownDescriptors      = 24 + reserved
+	loopDescriptors     = 2 // of each loop
+)
 
 // connections is how many clients may be connected, given the descriptors that
 // this process may have: each needs one for itself and one to the app. Without
 // the second, requests of clients that were let in would fail.
-func (d *daemon) connections(want int) int {
+func (d *daemon) connections(want, loops int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return want // the acceptors notice by themselves
 	}
-	most := fitting(limit.Cur)
+	most := fitting(limit.Cur, loops)
 	if uint64(want) <= most {
 		return want
 	}
@@ -82,8 +93,9 @@ func (d *daemon) connections(want int) int {
 	return int(most)
 }
 
-func fitting(descriptors uint64) uint64 {
-	return max(1, (descriptors-min(reservedDescriptors, descriptors/2))/2)
+func fitting(descriptors uint64, loops int) uint64 {
+	kept := max(min(reservedDescriptors, descriptors/2), ownDescriptors+loopDescriptors*uint64(loops))
+	return max(1, (descriptors-min(kept, descriptors))/2)
 }
 
 // doorCollector tells of client connections.

@@ -6,14 +6,19 @@ import (
 )
 
 func TestEveryClientHasADescriptorForItsAppToo(t *testing.T) {
+	const own = ownDescriptors + 2*loopDescriptors // with two loops
 	for descriptors, want := range map[uint64]uint64{
-		0: 1, 8: 2, 64: 16, 256: 64, 512: 128, 1024: 384, 65536: 32640, math.MaxUint64: (math.MaxUint64 - reservedDescriptors) / 2,
+		0: 1, 8: 1, own: 1, own + 4: 2, 64: 14, 256: 64, 512: 128, 1024: 384, 65536: 32640, math.MaxUint64: (math.MaxUint64 - reservedDescriptors) / 2,
 	} {
-		if got := fitting(descriptors); got != want {
+		got := fitting(descriptors, 2)
+		if got != want {
 			t.Errorf("%d clients fit into %d descriptors, want %d", got, descriptors, want)
 		}
-		if n := fitting(descriptors); descriptors > 8 && 2*n+min(reservedDescriptors, descriptors/2) > descriptors {
-			t.Errorf("%d clients with their apps do not fit into %d descriptors", n, descriptors)
+		if got > 1 && 2*got+own > descriptors {
+			t.Errorf("%d clients with their apps do not fit into %d descriptors", got, descriptors)
 		}
+	}
+	if n := fitting(512, 128); n != (512-ownDescriptors-128*loopDescriptors)/2 {
+		t.Errorf("%d clients beside 128 loops", n)
 	}
 }

@@ -106,9 +106,18 @@ func (d *daemon) openAdmin(context.Context) error {
 		}
 		return err
 	})
-	d.run(func() error { return d.admin.Serve(d.adminListener) })
+	d.run(func() error { return d.admin.Serve(reachable{d.adminListener, d.reserve}) })
 	return nil
 }
+
+// reachable is a listener whose clients are let in also when there is no descriptor left:
+// who wants to know what is going on wants it then.
+type reachable struct {
+	net.Listener
+	reserve *rawio.Reserve
+}
+
+func (l reachable) Accept() (net.Conn, error) { return l.reserve.Accept(l.Listener) }
 
 func (d *daemon) ready(context.Context) error {
 	if st, _ := d.state.Load().(string); st != "serving" {

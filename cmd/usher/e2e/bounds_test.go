@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // laneAs is a connection from another address of the loopback network, which
@@ -104,6 +106,59 @@ func TestAtTheDescriptorLimitUsherGoesOnServing(t *testing.T) {
 		}
 	}
 	u.awaitStarts("hello", 1)
+}
+
+// Who wants to know what is going on wants it when there is no descriptor left, and those
+// who are connected stay so. The limit is lowered under a usher that has counted on more.
+func TestWithoutADescriptorTheAdminAPIAnswersAndConnectionsLive(t *testing.T) {
+	t.Parallel()
+	u := start(t, options{server: []string{"max_connections_per_client = 0"}})
+	ok(t, u.get("hello", "/pid"))
+	var lives []*lane
+	for range 20 {
+		l := u.lane()
+		ok(t, l.get("hello", "/pid"))
+		lives = append(lives, l)
+	}
+	pid := u.cmd.Process.Pid
+	var was unix.Rlimit
+	limit := func(to, old *unix.Rlimit) {
+		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, to, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(nil, &was)
+	limit(&unix.Rlimit{Cur: uint64(len(descriptors(pid)) + 20), Max: was.Max}, nil)
+	var idle []net.Conn
+	for range 200 {
+		idle = append(idle, u.raw())
+	}
+	u.eventually(10*time.Second, "accepting pauses", func() error {
+		if log := u.logTail(200); !strings.Contains(log, "accepting on "+u.listen+" pauses") {
+			return fmt.Errorf("the log does not say so:\n%s", log)
+		}
+		return nil
+	})
+	for i := range 20 {
+		if r := u.cli("status"); r.code != 0 {
+			t.Fatalf("%d: status without a descriptor: %+v", i, r)
+		}
+		for _, l := range lives {
+			if a := l.get("hello", "/pid"); a.err != nil || a.last || a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
+				t.Fatalf("%d: a client that was connected before: %s", i, a)
+			}
+		}
+	}
+	limit(&was, nil)
+	for _, c := range idle {
+		c.Close()
+	}
+	for _, l := range lives {
+		ok(t, l.get("hello", "/pid"))
+	}
+	if n := strings.Count(readFile(t, u.logFile()), "\n"); n > 100 {
+		t.Errorf("usher wrote %d lines", n)
+	}
 }
 
 func TestOneClientCannotHaveAllConnections(t *testing.T) {
