@@ -67,7 +67,7 @@ vm-test: ## the tests that need memory and pids controllers, in a virtual machin
 bench: ## the benchmarks, for numbers
 	go test -run '^$$' -bench . -benchmem ./...
 
-benchcmp: ## the benchmarks of the hot path beside those of BASE (HEAD~1), in turns
+benchcmp: ## the benchmarks of the hot path beside those of BASE (what main was before), in turns
 	@bash .ci/benchcmp $(BASE)
 
 explore: ## the lifecycle core with larger bounds, and every pair of crashes; takes minutes
