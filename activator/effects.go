@@ -146,7 +146,7 @@ func (r *runner) warn(doing string, err error) {
 
 // placement fills in what the core does not know: address and build.
 func (r *runner) placement(s lc.Slot) Placement {
-	p := Placement{State: s.State, Revision: uint64(s.Cache.Rev), CacheGen: cacheGen(s.Cache), RetryAfter: r.boot}
+	p := Placement{State: s.State, Revision: uint64(s.Cache.Rev), CacheGen: cacheGen(s.Cache), Boot: r.boot}
 	if s.Cache.Rev == 0 {
 		p.CacheGen = 0
 	}
@@ -157,23 +157,17 @@ func (r *runner) placement(s lc.Slot) Placement {
 		p.Generation, p.Network, p.Address = g.run.Generation, g.run.Network, g.run.Address
 		p.Build = g.rel.Build
 	}
-	if s.State == lc.SlotMaintenance {
-		p.RetryAfter = ownerRetryAfter // how long a boot takes says nothing here
-	}
 	if s.State == lc.SlotFenced {
-		p.Reason, p.RetryAfter = store.ErrFenced.Error(), ownerRetryAfter
+		p.Reason = store.ErrFenced.Error()
 	}
 	if s.State == lc.SlotDown {
-		p.Reason, p.Down, p.RetryAfter = r.downText(s), r.downReason(s), ownerRetryAfter
-		if left := r.retry.Sub(r.act.now()); s.Level != 0 && left > 0 {
-			p.RetryAfter, p.RetryAt = left, r.retry
+		p.Reason, p.Down = r.downText(s), r.downReason(s)
+		if s.Level != 0 && r.retry.After(r.act.now()) {
+			p.RetryAt = r.retry
 		}
 	}
 	return p
 }
-
-// ownerRetryAfter is what clients of an app are told that waits for its owner.
-const ownerRetryAfter = 30 * time.Second
 
 // downReason tells an app that ran and crashed from one that did not start.
 func (r *runner) downReason(s lc.Slot) lc.Reason {

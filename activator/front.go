@@ -62,8 +62,8 @@ type Placement struct {
 	CacheGen   uint64 // names the cache generation, 0 = none
 	Network    string // "tcp" or "unix"
 	Address    string
-	RetryAfter time.Duration    // for those who are refused; 0 = not known
-	RetryAt    time.Time        // when a back-off ends; zero: there is none
+	Boot       time.Duration    // what a start takes, as learned; 0 = not known
+	RetryAt    time.Time        // SlotDown: when its back-off ends; zero: there is none
 	Down       lifecycle.Reason // SlotDown: why, in one word
 	Reason     string
 }

@@ -177,9 +177,6 @@ func TestAFailedHoldIsDownUntilARetry(t *testing.T) {
 		if _, err := r.edge.get(context.Background(), "hello", 0); !errors.Is(err, errRefused) {
 			t.Errorf("a request got %v, want 503", err)
 		}
-		if p := r.edge.placement("hello"); p.RetryAfter != 30*time.Second {
-			t.Errorf("Retry-After %v", p.RetryAfter)
-		}
 		if _, err := r.act.Wake(context.Background(), Change{App: "hello"}); !errors.Is(err, ErrConflict) {
 			t.Errorf("wake of a held app: %v", err)
 		}

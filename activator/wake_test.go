@@ -134,8 +134,8 @@ func TestAFirstBuildThatIsSickIsDownWithItsReasonAndRetryTime(t *testing.T) {
 		if !strings.Contains(s.Reason, "answered 500") || s.NextRetry.IsZero() {
 			t.Errorf("reason %q, next try %v", s.Reason, s.NextRetry)
 		}
-		if p := r.edge.placement("hello"); p.RetryAfter < time.Second || p.RetryAfter > 2*time.Second {
-			t.Errorf("Retry-After is %v after the first failure, want about 1s", p.RetryAfter)
+		if left := time.Until(r.edge.placement("hello").RetryAt); left <= 0 || left > 2*time.Second {
+			t.Errorf("the next try is in %v after the first failure, want about 1s", left)
 		}
 		if n := r.w.running(); n != 0 {
 			t.Errorf("%d processes are left", n)
@@ -192,9 +192,8 @@ func TestQuickCrashesBackOff(t *testing.T) {
 			r.get("v1")
 			settle(2 * time.Second)
 			s := r.wantState("down")
-			p := r.edge.placement("hello")
-			if p.RetryAfter < pause || p.RetryAfter > pause+pause/10 {
-				t.Errorf("crash %d: Retry-After %v, want %v and up to a tenth more", i+2, p.RetryAfter, pause)
+			if left := time.Until(r.edge.placement("hello").RetryAt); left < pause || left > pause+pause/10 {
+				t.Errorf("crash %d: the next try is in %v, want %v and up to a tenth more", i+2, left, pause)
 			}
 			if !strings.Contains(s.Reason, "exit status 3") {
 				t.Errorf("crash %d: reason %q does not say how it ended", i+2, s.Reason)

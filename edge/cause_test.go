@@ -16,9 +16,6 @@ func TestEveryCauseHasAStatusAndALabelOfItsOwn(t *testing.T) {
 			t.Errorf("causes %d and %d share the label %s", c, other, v.Label)
 		}
 		labels[v.Label] = c
-		if (v.Status == 503 || v.Status == 429) != v.Retry {
-			t.Errorf("%s: status %d, and Retry-After is %v", v.Label, v.Status, v.Retry)
-		}
 		if _, told := wordsOfProxyStatus()[v.Error]; !told && v.Error != "" {
 			t.Errorf("%s: RFC 9209 knows no error %q", v.Label, v.Error)
 		}
@@ -59,11 +56,32 @@ func TestCausesHaveTheStatusesOfTheDesign(t *testing.T) {
 	}
 }
 
+// A 503 and a 429 say when to come back: when the app can be there, or, if somebody has
+// to do something first, not at once. Nothing else does.
+func TestWhatEveryCauseSaysOfComingBack(t *testing.T) {
+	type told struct{ unknown, start int } // with nothing known of the app, and with 90 s
+	said := map[Cause]told{
+		CauseNoRelease: {5, 90}, CauseWakeFailed: {5, 90}, CauseCrashed: {5, 90}, CauseMaintenance: {30, 30}, CauseFenced: {30, 30},
+		CauseParkFull: {5, 90}, CauseAtCapacity: {5, 90}, CauseNoDescriptors: {5, 90}, CauseDraining: {5, 90},
+		CauseClientParkFull: {5, 90}, CauseClientAtCapacity: {5, 90}, CauseClientConnections: {5, 90},
+	}
+	for c := CauseNone + 1; c < causeCount; c++ {
+		v := c.Verdict()
+		want, says := said[c]
+		if got := (told{v.RetryAfter(0), v.RetryAfter(90 * time.Second)}); got != want {
+			t.Errorf("%s: %+v, want %+v", c, got, want)
+		}
+		if refused := v.Status == 503 || v.Status == 429; refused != says {
+			t.Errorf("%s: status %d, and whether it is said when to come back is %t", c, v.Status, says)
+		}
+	}
+}
+
 func TestRetryAfterIsWholeSecondsAndNeverZero(t *testing.T) {
 	for d, want := range map[time.Duration]int{
 		0: 5, -1: 5, 1: 1, time.Second: 1, time.Second + 1: 2, 90 * time.Second: 90,
 	} {
-		if got := RetryAfter(d); got != want {
+		if got := CauseDraining.Verdict().RetryAfter(d); got != want {
 			t.Errorf("RetryAfter(%v) = %d, want %d", d, got, want)
 		}
 	}

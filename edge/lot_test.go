@@ -212,7 +212,7 @@ func TestParkedRequestsAreTurnedAwayWithTheReasonOfTheSlot(t *testing.T) {
 			e, a := one(t, Options{}, AppConfig{})
 			a.Place(Placement{State: Waking})
 			g := parkOne(t, e, 0)
-			a.Place(Placement{State: state, RetryAfter: 7 * time.Second})
+			a.Place(Placement{State: state, Boot: 7 * time.Second})
 			synctest.Wait()
 			if c, ok := g.answered(); !ok || c != want {
 				t.Fatalf("%s: %s, %v", state, c, ok)
@@ -287,7 +287,7 @@ func TestAnAppThatIsDownSaysWhyAndHowLongStill(t *testing.T) {
 			e, a := one(t, Options{}, AppConfig{})
 			a.Place(Placement{State: Waking})
 			g := parkOne(t, e, 0)
-			a.Place(Placement{State: Down, Down: down, RetryAfter: 30 * time.Second, RetryAt: time.Now().Add(30 * time.Second)})
+			a.Place(Placement{State: Down, Down: down, Boot: 3 * time.Second, RetryAt: time.Now().Add(30 * time.Second)})
 			time.Sleep(20 * time.Second)
 			synctest.Wait()
 			if c, ok := g.answered(); !ok || c != want {

@@ -72,7 +72,7 @@ func TestThePageOfAnAppInMaintenanceGoesToWhoeverAcceptsIt(t *testing.T) {
 // A page that changes in the file shows at once, without the control plane.
 func TestANewMaintenancePageIsShownAtOnce(t *testing.T) {
 	e, a := one(t, Options{}, AppConfig{})
-	a.Place(Placement{State: Maintenance, RetryAfter: 9e9})
+	a.Place(Placement{State: Maintenance, Boot: 9e9})
 	cfg := AppConfig{Name: "app", Hosts: []string{"*"}, MaintenancePage: Page{Type: "text/plain", Body: []byte("new")}}
 	if err := e.SetApps([]AppConfig{cfg}); err != nil {
 		t.Fatal(err)

@@ -132,7 +132,8 @@ func (r *Request) Config() *AppConfig {
 	return &r.slot.cfg
 }
 
-// RetryAfter is what is known of when the app will answer, 0 if nothing is.
+// RetryAfter is how long the app will take to answer, as far as that is known: what
+// is left of its back-off, else a start. 0 means that nothing is known.
 func (r *Request) RetryAfter() time.Duration {
 	if r.slot == nil {
 		return 0
@@ -140,7 +141,7 @@ func (r *Request) RetryAfter() time.Duration {
 	if at := r.slot.RetryAt; !at.IsZero() {
 		return max(time.Until(at), time.Second)
 	}
-	return r.slot.RetryAfter
+	return r.slot.Boot
 }
 
 // Cached is what the cache said about this try.

@@ -80,10 +80,9 @@ type Placement struct {
 	Network    string // "tcp" or "unix"
 	Address    string // "" = no target
 
-	// RetryAfter is what a refused or parked client is told, if it is known: the
-	// learned boot time, or the rest of a back-off. 0 means unknown.
-	RetryAfter time.Duration
-	// RetryAt is when the back-off ends; it goes before RetryAfter unless it is zero.
+	// Boot is how long a start of the app takes, as learned. 0 means unknown.
+	Boot time.Duration
+	// RetryAt is when its back-off ends; zero: it has none.
 	RetryAt time.Time
 	// Down is why an app that is Down refuses; CauseNone: it could not be started.
 	Down Cause

@@ -220,7 +220,7 @@ func turnAway(nc net.Conn) {
 func refusal(cause edge.Cause) []byte {
 	v := cause.Verdict()
 	return fmt.Appendf(appendStatus(nil, v.Status), "Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nRetry-After: %d\r\nProxy-Status: usher; error=%s\r\nConnection: close\r\n\r\n%s\n",
-		len(v.Text)+1, edge.RetryAfter(0), v.Error, v.Text)
+		len(v.Text)+1, v.RetryAfter(0), v.Error, v.Text)
 }
 
 // tally counts what happens to connections.

@@ -40,9 +40,9 @@ func (c *conn) refusal(cause edge.Cause) own {
 	m.out = append(m.out, "\r\nContent-Type: "...)
 	m.out = append(m.out, page.Type...)
 	m.out = append(m.out, "\r\nCache-Control: no-store\r\n"...)
-	if v.Retry {
+	if after := v.RetryAfter(c.lane.RetryAfter()); after > 0 {
 		m.out = append(m.out, "Retry-After: "...)
-		m.out = strconv.AppendInt(m.out, int64(edge.RetryAfter(c.lane.RetryAfter())), 10)
+		m.out = strconv.AppendInt(m.out, int64(after), 10)
 		m.out = append(m.out, "\r\n"...)
 	}
 	if v.Error != "" {

@@ -44,8 +44,8 @@ func TestOwnAnswersSayWhatAndWhen(t *testing.T) {
 	}{
 		{edge.Placement{}, "app.test", 503, "5", "usher; error=destination_unavailable"},
 		{edge.Placement{}, "other.test", 404, "", "usher; error=destination_not_found"},
-		{edge.Placement{State: edge.Down, RetryAfter: 9e9}, "app.test", 503, "9", "usher; error=destination_unavailable"},
-		{edge.Placement{State: edge.Maintenance}, "app.test", 503, "5", "usher; error=destination_unavailable"},
+		{edge.Placement{State: edge.Down, Boot: 9e9}, "app.test", 503, "9", "usher; error=destination_unavailable"},
+		{edge.Placement{State: edge.Maintenance}, "app.test", 503, "30", "usher; error=destination_unavailable"},
 		{edge.Placement{State: edge.Serving, Network: "unix", Address: "/nowhere/at/all"}, "app.test", 502, "", "usher; error=connection_refused"},
 	} {
 		r.app.Place(c.place)

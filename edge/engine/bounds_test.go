@@ -98,7 +98,7 @@ func TestTheForwardedClientHasTheShareOfALot(t *testing.T) {
 		app:    edge.AppConfig{ParkLimit: 4},
 		server: Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
 	})
-	r.app.Place(edge.Placement{State: edge.Waking, RetryAfter: 3 * time.Second})
+	r.app.Place(edge.Placement{State: edge.Waking, Boot: 3 * time.Second})
 	ask := func(client string) *client {
 		c := r.dial()
 		c.send("GET / HTTP/1.1\r\nHost: app.test\r\nX-Forwarded-For: 203.0.113.9, " + client + "\r\n\r\n")
@@ -401,7 +401,9 @@ func TestWithoutADescriptorTheAppIsNotBlamed(t *testing.T) {
 	}
 	o := newOrigin(t, always("x"))
 	r := newRig(t, rigOptions{})
-	r.app.Place(o.placement(1))
+	p := o.placement(1)
+	p.Boot = 9 * time.Second
+	r.app.Place(p)
 	c := r.dial()
 	eventually(t, "connected", func() bool { return r.srv.Connections() == 1 })
 	leave := limitDescriptors(t, len(descriptors())+10)
@@ -413,7 +415,7 @@ func TestWithoutADescriptorTheAppIsNotBlamed(t *testing.T) {
 	for range 3 {
 		c.get("/")
 		a := c.status(503)
-		if a.Header.Get("Proxy-Status") != "usher; error=proxy_internal_error" || a.Header.Get("Retry-After") == "" {
+		if a.Header.Get("Proxy-Status") != "usher; error=proxy_internal_error" || a.Header.Get("Retry-After") != "9" {
 			t.Errorf("%v", a.Header)
 		}
 	}

@@ -25,7 +25,7 @@ func TestAnAppInMaintenanceAnswersWithItsPageAndCachesShowNothing(t *testing.T) 
 		t.Fatalf("%+v", n)
 	}
 	p := o.placement(1)
-	p.State, p.RetryAfter = edge.Maintenance, 30*time.Second
+	p.State, p.Boot = edge.Maintenance, 2*time.Second
 	r.app.Place(p)
 	for _, accept := range []string{"text/html", "*/*", "application/json"} {
 		c.send("GET / HTTP/1.1\r\nHost: app.test\r\nAccept: " + accept + "\r\n\r\n")

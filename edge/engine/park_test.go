@@ -208,7 +208,7 @@ func TestAFailedStartIsToldToAllWhoWait(t *testing.T) {
 		clients = append(clients, c)
 	}
 	eventually(t, "parked", func() bool { return r.app.Stats().Parked == 20 })
-	r.app.Place(edge.Placement{State: edge.Down, RetryAfter: 3 * time.Second, Reason: "exit status 1"})
+	r.app.Place(edge.Placement{State: edge.Down, Boot: 3 * time.Second, Reason: "exit status 1"})
 	r.app.Place(edge.Placement{State: edge.Asleep}) // the next one may try again
 	for _, c := range clients {
 		if a := c.status(503); a.Header.Get("Retry-After") != "3" {

@@ -86,7 +86,7 @@ var stateOf = [...]edge.State{
 func placement(p activator.Placement) edge.Placement {
 	return edge.Placement{
 		Revision: p.Revision, Generation: p.Generation, Build: p.Build, CacheGen: p.CacheGen,
-		State: stateOf[p.State], Network: p.Network, Address: p.Address, RetryAfter: p.RetryAfter, RetryAt: p.RetryAt, Reason: p.Reason,
+		State: stateOf[p.State], Network: p.Network, Address: p.Address, Boot: p.Boot, RetryAt: p.RetryAt, Reason: p.Reason,
 		Down: downOf(p.Down),
 	}
 }

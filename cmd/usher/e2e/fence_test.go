@@ -86,7 +86,7 @@ func (u *usher) moveAway() {
 		}
 	}
 	a := u.get("sock", "/version")
-	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || !strings.Contains(a.header.Get("Proxy-Status"), "destination_unavailable") {
+	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "30" || !strings.Contains(a.header.Get("Proxy-Status"), "destination_unavailable") {
 		t.Errorf("a request to an app that sleeps: %v, %v", a, a.header)
 	}
 	if st := u.status("sock"); st.State != admin.Fenced || !strings.Contains(st.Reason, u.state()) {

@@ -87,8 +87,8 @@ func TestWhatAFailedHoldHasLeftIsNotLiftedByABuildThatCannotRun(t *testing.T) {
 	ok(t, u.get("hello", "/"))
 	down := func(what string) {
 		t.Helper()
-		if a := u.get("hello", "/"); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
-			t.Errorf("%s: want 503 with Retry-After, got %s", what, a)
+		if a, want := u.get("hello", "/"), u.oneStart("hello"); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != want {
+			t.Errorf("%s: want 503 with Retry-After %s, got %s with %q", what, want, a, a.header.Get("Retry-After"))
 		}
 		s := u.awaitState("hello", admin.Down, 10*time.Second)
 		if !strings.HasPrefix(s.Reason, "held down: ") || !strings.Contains(s.Reason, "usher rollback hello") {

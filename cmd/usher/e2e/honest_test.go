@@ -202,13 +202,24 @@ func TestAClientThatLeavesIsLoggedAs499(t *testing.T) {
 	}
 }
 
-// What waits when usher is asked to stop is told to come back.
+// What waits when usher is asked to stop is told to come back, when the app can be
+// there again.
 func TestWhatIsParkedAtTheEndOfUsherIsToldToComeBack(t *testing.T) {
 	t.Parallel()
-	u := prepare(t, options{})
-	u.configure(options{server: []string{fmt.Sprintf("access_log = %q", u.accessLog())}})
+	for name, args := range map[string][]string{"apps go on": nil, "apps end": {"--stop-apps"}} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); parkedAtTheEnd(t, args) })
+	}
+}
+
+func parkedAtTheEnd(t *testing.T, args []string) {
+	u := prepare(t, options{args: args})
+	u.configure(options{
+		server: []string{fmt.Sprintf("access_log = %q", u.accessLog())},
+		apps:   []app{{artifact: hello(t, "v1", "slow-start=1200ms")}},
+	})
 	u.begin()
 	ok(t, u.get("hello", "/"))
+	want := u.oneStart("hello")
 	u.must("pause", "hello")
 	l := u.lane()
 	fmt.Fprint(l.conn, "GET /parked HTTP/1.1\r\nHost: hello.localhost\r\n\r\n")
@@ -217,8 +228,8 @@ func TestWhatIsParkedAtTheEndOfUsherIsToldToComeBack(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	a := l.answer()
-	if a.status != 503 || a.header.Get("Retry-After") == "" || a.header.Get("Proxy-Status") != "usher; error=proxy_internal_response" || !a.last {
-		t.Errorf("%s, %v", a, a.header)
+	if a.status != 503 || a.header.Get("Retry-After") != want || a.header.Get("Proxy-Status") != "usher; error=proxy_internal_response" || !a.last {
+		t.Errorf("%s, %v, want it to be told %s s", a, a.header, want)
 	}
 	if e := u.logged("/parked"); e.Cause != "draining" || e.Status != 503 || e.Ending != "refused" {
 		t.Errorf("%+v", e)
@@ -248,15 +259,25 @@ func TestRetryAfterIsLearnedFromTheLastStart(t *testing.T) {
 	}
 	refused("5") // nothing is known yet
 	u.sleep("hello")
+	refused(u.oneStart("hello"))
+}
+
+// oneStart is what Retry-After tells of an app that this usher has started once at most.
+func (u *usher) oneStart(name string) string {
+	u.t.Helper()
 	m, err := u.metrics()
 	if err != nil {
-		t.Fatal(err)
+		u.t.Fatal(err)
 	}
-	boot := m.sum("usher_wake_duration_seconds_sum", `app="hello"`)
-	if boot < 2.2 {
-		t.Fatalf("the start took %v s", boot)
+	label := fmt.Sprintf("app=%q", name)
+	switch m.sum("usher_wake_duration_seconds_count", label) {
+	case 0:
+		return "5" // nothing is known
+	case 1:
+		return strconv.Itoa(int(m.sum("usher_wake_duration_seconds_sum", label)) + 1)
 	}
-	refused(strconv.Itoa(int(boot) + 1))
+	u.t.Fatalf("%s was started more than once", name)
+	return ""
 }
 
 func TestTheAccessLogHasOneLinePerRequestAndNoSecrets(t *testing.T) {
