@@ -122,6 +122,10 @@ first_byte_timeout = ‸"forever"
 			"apps.a.drain_timeout: -1s is out of range", "apps.a.hold_drain: \"5\" is no duration", "apps.a.close_spread: \"5 s\" is no duration",
 			"apps.a.stop_timeout: is a whole number", "apps.a.settle: \"\" is no duration", "apps.a.first_byte_timeout: \"forever\" is no duration",
 		}},
+		{name: "0 for never", text: app + "idle_timeout = ‸'0s'\nfirst_byte_timeout = ‸'0'\n", want: []string{
+			`apps.a.idle_timeout: 0s is out of range; write a duration from 100ms to 8760h, or "never"`,
+			`apps.a.first_byte_timeout: 0s is out of range; write a duration from 10ms to 24h, or "never"`,
+		}},
 		{name: "spread longer than the drain", text: app + "drain_timeout = '3s'\nclose_spread = ‸'4s'\n", want: []string{"apps.a.close_spread: 4s is longer than drain_timeout (3s), of which it is the last part"}},
 		{name: "shares beyond the whole", text: app + "park_limit = 3\npark_limit_per_client = ‸4\npark_bytes = '1KiB'\npark_bytes_per_client = ‸'2KiB'\nmax_in_flight = 5\nmax_in_flight_per_client = ‸6\n", want: []string{
 			"apps.a.park_limit_per_client: 4 is more than all requests that may wait (park_limit, 3)",

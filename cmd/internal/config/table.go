@@ -209,7 +209,7 @@ func (t *table) size(key string, def, least, most int64) int64 {
 // span is what a duration may be.
 type span struct {
 	def, least, most time.Duration
-	never            bool // "0" and "never" are allowed and mean zero
+	never            bool // "never" is allowed and means zero
 }
 
 func (t *table) duration(key string, s span) time.Duration {
@@ -229,9 +229,6 @@ func (t *table) duration(key string, s span) time.Duration {
 	if err != nil {
 		t.errorf(key, `%q is no duration; write numbers with units (ms, s, m, h), such as "30s" or "1h30m"`, text)
 		return s.def
-	}
-	if s.never && d == 0 {
-		return 0
 	}
 	if d < s.least || d > s.most {
 		hint := ""
