@@ -117,10 +117,10 @@ func (c *conn) scheme() []byte {
 	return c.srv.text.http
 }
 
-// requestID is the trusted peer's if it is well formed, else a new one.
+// requestID is the trusted peer's if it sent one that is well formed, else a new one.
 func (c *conn) requestID() []byte {
 	if c.trusted {
-		if id := c.mem.req.Value(http1.XRequestID); http1.ValidRequestID(id) {
+		if id := c.mem.req.Sole(http1.XRequestID); http1.ValidRequestID(id) {
 			return id
 		}
 	}

@@ -409,6 +409,9 @@ func TestFieldsAreFoundByName(t *testing.T) {
 	if string(r.Get("x-odd")) != "1" || string(r.Value(Accept)) != "a" || r.Get("accep") != nil || r.Value(Cookie) != nil {
 		t.Error("Get or Value found the wrong field")
 	}
+	if string(r.Sole(Accept)) != "" || r.Sole(Cookie) != nil || string(mustRequest(t, get("Cookie: a\r\nX: y\r\n")).Sole(Cookie)) != "a" {
+		t.Error("Sole found what is not alone, or not what is")
+	}
 	if v := mustRequest(t, get("X-Empty:\r\n")).Get("x-empty"); v == nil || len(v) != 0 {
 		t.Errorf("an empty value must be empty, not nil: %v", v)
 	}

@@ -229,6 +229,23 @@ func (r *Request) Each(name string, yield func(value []byte) bool) { each(r.Fiel
 // Value returns the value of the first field known as n, or nil.
 func (r *Request) Value(n Name) []byte { return firstKnown(r.Fields, n) }
 
+// Sole returns the value of the only field known as n, or nil if there is none, or
+// more than one.
+func (r *Request) Sole(n Name) []byte {
+	var v []byte
+	found := false
+	for i := range r.Fields {
+		if r.Fields[i].Known != n {
+			continue
+		}
+		if found {
+			return nil
+		}
+		v, found = r.Fields[i].Value, true
+	}
+	return v
+}
+
 // Loops reports whether a Via field already names self as a recipient, which
 // means that the request came round (RFC 9110 section 7.6.3).
 func (r *Request) Loops(self []byte) bool {
