@@ -50,6 +50,30 @@ func TestWhatReachesTheApp(t *testing.T) {
 			"GET /?a HTTP/1.1\r\nHost: app.test\r\n" + added + "\r\n",
 		},
 		{
+			"request line: the version is ours", "9112 2.3", "GET /x HTTP/1.0\r\nHost: app.test\r\n\r\n",
+			"GET /x HTTP/1.1\r\nHost: app.test\r\n" + old + "\r\n",
+		},
+		{
+			"Host: first, in our spelling", "9112 3.2", "GET /x HTTP/1.1\r\nA: 1\r\nhOST:app.test:80 \r\nB: 2\r\n\r\n",
+			"GET /x HTTP/1.1\r\nHost: app.test:80\r\nA: 1\r\nB: 2\r\n" + strings.Replace(added, "app.test", "app.test:80", 1) + "\r\n",
+		},
+		{
+			"Host: that of absolute-form, though HTTP/1.0 sent none", "9112 3.2.2", "GET http://app.test/x HTTP/1.0\r\n\r\n",
+			"GET /x HTTP/1.1\r\nHost: app.test\r\n" + old + "\r\n",
+		},
+		{
+			"framing: chunks are ours", "9112 7.1.1", gateChunks("005;a=b\r\nhello\r\n000;c\r\n\r\n"),
+			"POST / HTTP/1.1\r\nHost: app.test\r\nTransfer-Encoding: chunked\r\n" + added + "\r\n5\r\nhello\r\n0\r\n\r\n",
+		},
+		{
+			"Connection: ours", "9110 7.6.1", gateGet("Connection: keep-alive\r\nconnection: close\r\n"),
+			"GET / HTTP/1.1\r\nHost: app.test\r\n" + added + "\r\n",
+		},
+		{
+			"Via: ours behind those of others", "9110 7.6.3", gateGet("Via: 1.0 a\r\nvia: 1.1 b, 1.1 c\r\n"),
+			"GET / HTTP/1.1\r\nHost: app.test\r\nVia: 1.0 a\r\nvia: 1.1 b, 1.1 c\r\n" + added + "\r\n",
+		},
+		{
 			"hop-by-hop fields", "9110 7.6.1",
 			gateGet("Connection: close, X-Hop, Keep-Alive\r\nX-Hop: 1\r\nx-hop: 2\r\nKeep-Alive: a\r\nTE: trailers\r\nTrailer: X\r\nUpgrade: a\r\nX: y\r\n"),
 			"GET / HTTP/1.1\r\nHost: app.test\r\nX: y\r\n" + added + "\r\n",
@@ -112,7 +136,10 @@ func TestWhatReachesTheApp(t *testing.T) {
 			got := make(chan string, 1)
 			o := newOrigin(t, func(s *stage) {
 				h, _ := s.head()
-				got <- h
+				_, body, _ := strings.Cut(c.want, "\r\n\r\n")
+				b := make([]byte, len(body))
+				_, _ = io.ReadFull(s.r, b)
+				got <- h + string(b)
 				s.ok("")
 			})
 			r := newRig(t, rigOptions{server: Options{Via: "edge-1"}})

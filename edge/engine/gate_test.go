@@ -31,11 +31,13 @@ func gatePost(fields, body string) string {
 	return "POST / HTTP/1.1\r\n" + gateHost + fields + "\r\n" + body
 }
 
-// gateCase is one refusal: the line of the gate, its section, and a message.
+// gateCase is the line of the gate, its section, a message, and what it is answered.
 type gateCase struct {
 	line, rfc, name, raw string
 	status               int
 }
+
+func (c *gateCase) title() string { return c.line + "/" + c.rfc + "/" + c.name }
 
 func gateRefusals() []gateCase {
 	long := func(n int) string { return strings.Repeat("a", n) }
@@ -128,7 +130,7 @@ func TestTheGateRefusesAndNothingIsForwarded(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	r.app.Place(o.placement(1))
 	for _, c := range gateRefusals() {
-		t.Run(c.line+"/"+c.rfc+"/"+c.name, func(t *testing.T) {
+		t.Run(c.title(), func(t *testing.T) {
 			k := r.dial()
 			defer k.Close()
 			k.t = t
@@ -154,19 +156,24 @@ func TestTheGateRefusesAndNothingIsForwarded(t *testing.T) {
 // A body that turns out malformed once its head is on the way: the app never
 // gets a body that looks whole, and its connection is not used again.
 func TestChunkFramingThatBreaksLaterNeverLooksWhole(t *testing.T) {
-	for name, chunk := range map[string]string{
-		"sign": "+5\r\nhello\r\n0\r\n\r\n", "bare LF": "5\nhello\r\n0\r\n\r\n", "garbage": "zz\r\n",
-		"LF at the end": "0\r\n\n", "framing in the trailer": "0\r\nContent-Length: 5\r\n\r\n",
+	for _, g := range []gateCase{
+		{"chunk sizes with signs", "9112 7.1", "plus", "+5\r\nhello\r\n0\r\n\r\n", 400},
+		{"chunk sizes with blanks", "9112 7.1", "after", "5 \r\nhello\r\n0\r\n\r\n", 400},
+		{"chunk sizes with signs", "9112 7.1", "garbage", "zz\r\n", 400},
+		{"bare LF in chunk framing", "9112 7.1", "after the size", "5\nhello\r\n0\r\n\r\n", 400},
+		{"bare LF in chunk framing", "9112 7.1", "at the end", "0\r\n\n", 400},
+		{"controls in chunk extensions", "9112 7.1.1", "NUL", "5;a\x00\r\nhello\r\n0\r\n\r\n", 400},
+		{"framing fields in trailers", "9110 6.5.1", "CL", "0\r\nContent-Length: 5\r\n\r\n", 400},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(g.title(), func(t *testing.T) {
 			o, got := newReader(t)
 			r := newRig(t, rigOptions{})
 			r.app.Place(o.placement(1))
 			c := r.dial()
 			c.send(gateChunks("5\r\nhello\r\n"))
 			eventually(t, "forwarded", func() bool { return o.heads.Load() == 1 })
-			c.send(chunk + gateGet(""))
-			if a := c.status(400); !a.Close {
+			c.send(g.raw + gateGet(""))
+			if a := c.status(g.status); !a.Close {
 				t.Error("the connection is said to live on")
 			}
 			c.wantEOF()
@@ -180,95 +187,123 @@ func TestChunkFramingThatBreaksLaterNeverLooksWhole(t *testing.T) {
 	}
 }
 
-// "OPTIONS * answered by us", in both forms, and the connection lives on.
-func TestTheGateAnswersOptionsStarItself(t *testing.T) { // RFC 9110 9.3.7, RFC 9112 3.2.4
-	var app recorder
-	o := newOrigin(t, app.serve)
-	r := newRig(t, rigOptions{})
-	r.app.Place(o.placement(1))
-	c := r.dial()
-	for _, target := range []string{"*", "http://app.test"} {
-		c.send("OPTIONS " + target + " HTTP/1.1\r\n" + gateHost + "Content-Length: 5\r\n\r\nhello")
-		if a := c.read("OPTIONS"); a.StatusCode != 200 || a.ContentLength != 0 || a.Close {
-			t.Errorf("%s: %+v", target, a.Response)
-		}
-	}
-	if n := app.bytes.Load(); n > 0 {
-		t.Errorf("reached the app: %q", app.seen())
-	}
-	c.send("OPTIONS / HTTP/1.1\r\n" + gateHost + "\r\n")
-	c.status(200)
-	if len(app.seen()) != 1 {
-		t.Errorf("OPTIONS of a path is the app's: %q", app.seen())
-	}
-}
-
-// A request that may go no further is answered as OPTIONS * is: no app is asked,
-// whoever the host is.
-func TestTheGateAnswersOptionsThatMayGoNoFurther(t *testing.T) { // RFC 9110 7.6.2
-	var app recorder
-	o := newOrigin(t, app.serve)
-	r := newRig(t, rigOptions{})
-	r.app.Place(o.placement(1))
-	c := r.dial()
-	for _, host := range []string{"app.test", "nobody.test"} {
-		c.send("OPTIONS /x HTTP/1.1\r\nHost: " + host + "\r\nMax-Forwards: 0\r\nContent-Length: 5\r\n\r\nhello")
-		if a := c.read("OPTIONS"); a.StatusCode != 200 || a.ContentLength != 0 || a.Close {
-			t.Errorf("%s: %+v", host, a.Response)
-		}
-	}
-	if n := app.bytes.Load(); n > 0 {
-		t.Errorf("reached the app: %q", app.seen())
-	}
-	c.send("OPTIONS / HTTP/1.1\r\n" + gateHost + "Max-Forwards: 1\r\n\r\n")
-	c.status(200)
-	c.send(gateGet("Max-Forwards: 0\r\n"))
-	c.status(200)
-	if len(app.seen()) != 2 {
-		t.Errorf("the app was asked for %q", app.seen())
-	}
-}
-
-// "Loops cut by our own Via, 508", whatever stands around it.
-func TestTheGateCutsLoops(t *testing.T) { // RFC 9110 7.6.3, RFC 5842 7.2
+// answersItself: none of the cases reaches an app or ends the connection.
+func answersItself(t *testing.T, cases []gateCase) {
 	var app recorder
 	o := newOrigin(t, app.serve)
 	r := newRig(t, rigOptions{server: Options{Via: "edge-1"}})
 	r.app.Place(o.placement(1))
 	c := r.dial()
-	for _, via := range []string{"1.1 edge-1", "1.0 a, 1.1 EDGE-1 (usher)", "HTTP/1.1 edge-1, 1.1 b"} {
-		c.send(gateGet("Via: " + via + "\r\n"))
-		if a := c.status(508); a.Close {
-			t.Errorf("%q ends the connection", via)
-		}
+	for _, g := range cases {
+		t.Run(g.title(), func(t *testing.T) {
+			c.t = t
+			c.send(g.raw)
+			a := c.read(strings.Fields(g.raw)[0])
+			if a.StatusCode != g.status || a.Close || g.status == 200 && a.ContentLength != 0 {
+				t.Errorf("%+v, want %d", a.Response, g.status)
+			}
+			if n := app.bytes.Load(); n > 0 {
+				t.Errorf("reached the app: %q", app.seen())
+			}
+		})
 	}
-	if len(app.seen()) > 0 {
-		t.Fatalf("reached the app: %q", app.seen())
+}
+
+// asksTheApp: every case reaches the app, and the connection lives on.
+func asksTheApp(t *testing.T, cases []gateCase) {
+	var app recorder
+	o := newOrigin(t, app.serve)
+	r := newRig(t, rigOptions{server: Options{Via: "edge-1"}})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	for i, g := range cases {
+		t.Run(g.title(), func(t *testing.T) {
+			c.t = t
+			c.send(g.raw)
+			if a := c.read(strings.Fields(g.raw)[0]); a.StatusCode != g.status || a.Close {
+				t.Errorf("%+v, want %d", a.Response, g.status)
+			}
+			if n := len(app.seen()); n != i+1 {
+				t.Errorf("%d requests reached the app: %q", n, app.seen())
+			}
+		})
 	}
-	c.send(gateGet("Via: 1.1 edge-2, 1.1 edge-11\r\n"))
-	c.status(200)
+}
+
+func gateOptions(target, host, fields string) string {
+	return "OPTIONS " + target + " HTTP/1.1\r\nHost: " + host + "\r\n" + fields + "\r\n"
+}
+
+// "OPTIONS * answered by us", in both forms, and the connection lives on.
+func TestTheGateAnswersOptionsStarItself(t *testing.T) {
+	const line = "OPTIONS * answered by us"
+	answersItself(t, []gateCase{
+		{line, "9112 3.2.4", "asterisk-form", gateOptions("*", "app.test", ""), 200},
+		{line, "9110 9.3.7", "with a body", gateOptions("*", "app.test", "Content-Length: 5\r\n") + "hello", 200},
+		{line, "9110 9.3.7", "of nobody's host", gateOptions("*", "nobody.test", ""), 200},
+		{line, "9112 3.2.4", "absolute-form without a path", gateOptions("http://app.test", "app.test", "Content-Length: 5\r\n") + "hello", 200},
+	})
+	asksTheApp(t, []gateCase{
+		{line, "9110 9.3.7", "of a path", gateOptions("/", "app.test", ""), 200},
+		{line, "9112 3.2.4", "absolute-form with a path", gateOptions("http://app.test/", "app.test", ""), 200},
+		{line, "9112 3.2.4", "absolute-form with a query", gateOptions("http://app.test?x", "app.test", ""), 200},
+	})
+}
+
+// A request that may go no further is answered as OPTIONS * is: no app is asked,
+// whoever the host is.
+func TestTheGateAnswersOptionsThatMayGoNoFurther(t *testing.T) {
+	const line = "Max-Forwards of OPTIONS"
+	answersItself(t, []gateCase{
+		{line, "9110 7.6.2", "0", gateOptions("/x", "app.test", "Max-Forwards: 0\r\nContent-Length: 5\r\n") + "hello", 200},
+		{line, "9110 7.6.2", "0, nobody's host", gateOptions("/x", "nobody.test", "Max-Forwards: 0\r\nContent-Length: 5\r\n") + "hello", 200},
+	})
+	asksTheApp(t, []gateCase{
+		{line, "9110 7.6.2", "1", gateOptions("/", "app.test", "Max-Forwards: 1\r\n"), 200},
+		{line, "9110 7.6.2", "0 of GET", gateGet("Max-Forwards: 0\r\n"), 200},
+	})
+}
+
+// "Loops cut by our own Via, 508", whatever stands around it.
+func TestTheGateCutsLoops(t *testing.T) {
+	const line = "loops cut by our own Via"
+	answersItself(t, []gateCase{
+		{line, "9110 7.6.3", "alone", gateGet("Via: 1.1 edge-1\r\n"), 508},
+		{line, "9110 7.6.3", "last, in another case, with a comment", gateGet("Via: 1.0 a, 1.1 EDGE-1 (usher)\r\n"), 508},
+		{line, "9110 7.6.3", "first, with the protocol's name", gateGet("Via: HTTP/1.1 edge-1, 1.1 b\r\n"), 508},
+		{line, "9110 5.3", "in a second field", gateGet("Via: 1.1 a\r\nvia: 1.1 edge-1\r\n"), 508},
+		{line, "9110 7.6.1", "named by Connection", gateGet("Connection: Via\r\nVia: 1.1 edge-1\r\n"), 508},
+	})
+	asksTheApp(t, []gateCase{
+		{line, "9110 7.6.3", "another's", gateGet("Via: 1.1 edge-2, 1.1 edge-11\r\n"), 200},
+		{line, "9110 7.6.3", "in a comment", gateGet("Via: 1.1 a (edge-1)\r\n"), 200},
+	})
 }
 
 // "Upgrade on 1.0 or with a body → Upgrade ignored": the request is served as
 // if it had not been there.
-func TestTheGateIgnoresUpgradesThatAreNone(t *testing.T) { // RFC 9110 7.8
+func TestTheGateIgnoresUpgradesThatAreNone(t *testing.T) {
+	const (
+		line = "Upgrade ignored"
+		up   = "Connection: keep-alive, upgrade\r\nUpgrade: websocket\r\n"
+	)
 	var app recorder
 	o := newOrigin(t, app.serve)
 	r := newRig(t, rigOptions{})
 	r.app.Place(o.placement(1))
-	const up = "Connection: keep-alive, upgrade\r\nUpgrade: websocket\r\n"
-	for name, raw := range map[string]string{
-		"on 1.0":          "GET / HTTP/1.0\r\n" + gateHost + up + "\r\n",
-		"with a body":     gatePost(up+"Content-Length: 5\r\n", "hello"),
-		"not announced":   gateGet("Upgrade: websocket\r\n"),
-		"h2c":             gateGet("Connection: upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"),
-		"not a protocol":  gateGet("Connection: upgrade\r\nUpgrade: web socket\r\n"),
-		"without a value": gateGet("Connection: upgrade\r\nUpgrade:\r\n"),
+	for _, g := range []gateCase{
+		{line, "9110 7.8", "on 1.0", "GET / HTTP/1.0\r\n" + gateHost + up + "\r\n", 200},
+		{line, "9110 7.8", "with a body", gatePost(up+"Content-Length: 5\r\n", "hello"), 200},
+		{line, "9110 7.8", "not announced", gateGet("Upgrade: websocket\r\n"), 200},
+		{line, "9113 3.1", "h2c", gateGet("Connection: upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"), 200},
+		{line, "9110 7.8", "not a protocol", gateGet("Connection: upgrade\r\nUpgrade: web socket\r\n"), 200},
+		{line, "9110 7.8", "without a value", gateGet("Connection: upgrade\r\nUpgrade:\r\n"), 200},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(g.title(), func(t *testing.T) {
 			c := r.dial()
-			c.send(raw)
-			if a := c.status(200); a.Close {
+			c.t = t
+			c.send(g.raw)
+			if a := c.status(g.status); a.Close {
 				t.Error("the connection ends")
 			}
 			seen := app.seen()
@@ -282,25 +317,29 @@ func TestTheGateIgnoresUpgradesThatAreNone(t *testing.T) { // RFC 9110 7.8
 // "100-continue is answered by us …; Expect is never forwarded": a request
 // whose body nobody wants gets no 100, and its connection ends, as the body may
 // or may not follow.
-func TestTheGateAsksForNoBodyThatItRefuses(t *testing.T) { // RFC 9110 10.1.1
+func TestTheGateAsksForNoBodyThatItRefuses(t *testing.T) {
+	const line, expect = "100-continue is answered by us", "Expect: 100-continue\r\n"
 	var app recorder
 	o := newOrigin(t, app.serve)
 	r := newRig(t, rigOptions{app: edge.AppConfig{Hosts: []string{"app.test"}, MaxBody: 10}})
 	r.app.Place(o.placement(1))
-	for status, raw := range map[int]string{
-		404: "POST / HTTP/1.1\r\nHost: other.test\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n",
-		413: gatePost("Content-Length: 11\r\nExpect: 100-continue\r\n", ""),
-		508: gatePost("Content-Length: 5\r\nExpect: 100-continue\r\nVia: 1.1 "+r.srv.opt.Via+"\r\n", ""),
+	for _, g := range []gateCase{
+		{line, "9110 10.1.1", "no such host", "POST / HTTP/1.1\r\nHost: other.test\r\nContent-Length: 5\r\n" + expect + "\r\n", 404},
+		{line, "9110 10.1.1", "too large", gatePost("Content-Length: 11\r\n"+expect, ""), 413},
+		{line, "9110 10.1.1", "a loop", gatePost("Content-Length: 5\r\n"+expect+"Via: 1.1 "+r.srv.opt.Via+"\r\n", ""), 508},
 	} {
-		c := r.dial()
-		c.send(raw)
-		if a := c.status(status); !a.Close {
-			t.Errorf("%d: the connection is said to live on", status)
-		}
-		c.wantEOF()
-	}
-	if n := app.bytes.Load(); n > 0 {
-		t.Errorf("reached the app: %q", app.seen())
+		t.Run(g.title(), func(t *testing.T) {
+			c := r.dial()
+			c.t = t
+			c.send(g.raw)
+			if a := c.status(g.status); !a.Close {
+				t.Error("the connection is said to live on")
+			}
+			c.wantEOF()
+			if n := app.bytes.Load(); n > 0 {
+				t.Errorf("reached the app: %q", app.seen())
+			}
+		})
 	}
 }
 
@@ -308,14 +347,17 @@ func TestTheGateAsksForNoBodyThatItRefuses(t *testing.T) { // RFC 9110 10.1.1
 func TestTheGateDoesNotNeedTheApp(t *testing.T) {
 	r := newRig(t, rigOptions{app: edge.AppConfig{MaxBody: 10}})
 	r.app.Place(edge.Placement{State: edge.Serving, Network: "unix", Address: "/nowhere/at/all"})
-	for raw, status := range map[string]int{
-		gateChunks("+5\r\nhello\r\n0\r\n\r\n"):      400,
-		gateChunks("b\r\n12345678901\r\n0\r\n\r\n"): 413,
-		gateChunks("5\r\nhello\r\n0\r\n\r\n"):       502,
+	for _, g := range []gateCase{
+		{"chunk sizes with signs", "9112 7.1", "plus", gateChunks("+5\r\nhello\r\n0\r\n\r\n"), 400},
+		{"a body that is too large", "9110 15.5.14", "in chunks", gateChunks("b\r\n12345678901\r\n0\r\n\r\n"), 413},
+		{"nothing wrong", "9110 15.6.3", "in chunks", gateChunks("5\r\nhello\r\n0\r\n\r\n"), 502},
 	} {
-		c := r.dial()
-		c.send(raw)
-		c.status(status)
+		t.Run(g.title(), func(t *testing.T) {
+			c := r.dial()
+			c.t = t
+			c.send(g.raw)
+			c.status(g.status)
+		})
 	}
 }
 
@@ -344,29 +386,32 @@ func TestTheLimitsOfTheGateHoldToTheByteOnTheWire(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	r.app.Place(o.placement(1))
 	for _, g := range []struct {
-		what   string
-		most   int
-		of     func(n int) string
-		status int
+		what, rfc string
+		most      int
+		of        func(n int) string
+		status    int
 	}{
-		{"head", 32768, func(n int) string {
+		{"head", "6585 5", 32768, func(n int) string {
 			return gateGet("X: " + strings.Repeat("a", n-len(gateGet("X: \r\n"))) + "\r\n")
 		}, 431},
-		{"fields", 100, func(n int) string { return gateGet(strings.Repeat("X: y\r\n", n-1)) }, 431},
-		{"name", 128, func(n int) string { return gateGet(strings.Repeat("a", n) + ": y\r\n") }, 400},
-		{"target", 8192, func(n int) string { return gateTarget("/" + strings.Repeat("a", n-1)) }, 414},
-		{"extensions", 4096, func(n int) string {
+		{"fields", "6585 5", 100, func(n int) string { return gateGet(strings.Repeat("X: y\r\n", n-1)) }, 431},
+		{"name", "9110 5.1", 128, func(n int) string { return gateGet(strings.Repeat("a", n) + ": y\r\n") }, 400},
+		{"target", "9110 15.5.15", 8192, func(n int) string { return gateTarget("/" + strings.Repeat("a", n-1)) }, 414},
+		{"extensions", "9112 7.1.1", 4096, func(n int) string {
 			return gateChunks("5;" + strings.Repeat("a", n-1) + "\r\nhello\r\n0\r\n\r\n")
 		}, 400},
 	} {
-		c := r.dial()
-		c.send(g.of(g.most))
-		if a := c.read("GET"); a.StatusCode != 200 {
-			t.Errorf("%s of %d: %d", g.what, g.most, a.StatusCode)
-		}
-		c.send(g.of(g.most + 1))
-		if a := c.read("GET"); a.StatusCode != g.status {
-			t.Errorf("%s of %d: %d, want %d", g.what, g.most+1, a.StatusCode, g.status)
-		}
+		t.Run(g.what+"/"+g.rfc, func(t *testing.T) {
+			c := r.dial()
+			c.t = t
+			c.send(g.of(g.most))
+			if a := c.read("GET"); a.StatusCode != 200 {
+				t.Errorf("%d bytes or fields: %d", g.most, a.StatusCode)
+			}
+			c.send(g.of(g.most + 1))
+			if a := c.read("GET"); a.StatusCode != g.status {
+				t.Errorf("%d bytes or fields: %d, want %d", g.most+1, a.StatusCode, g.status)
+			}
+		})
 	}
 }

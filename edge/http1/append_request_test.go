@@ -107,24 +107,32 @@ func TestForwardedHeadHoldsOnlyDocumentedAdditions(t *testing.T) {
 }
 
 func TestTrustedPeersAreAppendedToAndBelieved(t *testing.T) {
-	f := &Forward{ClientIP: []byte("10.0.0.1"), Proto: []byte("http"), RequestStart: 1, Trusted: true}
-	got := forwarded(t, get("X-Forwarded-For: 192.0.2.1, 192.0.2.2\r\nX-Forwarded-Proto: https\r\nx-forwarded-for: 192.0.2.3\r\n"+
-		"X-Forwarded-Host: pub.test\r\nX-Forwarded-Port: 443\r\nForwarded: for=192.0.2.1\r\nX-Real-IP: 192.0.2.1\r\nX-Request-Start: t=5\r\nX-Forwarded-Proto: x\r\n"), f)
-	want := []string{
-		"X-Forwarded-Proto: https", "X-Forwarded-Host: pub.test", "X-Forwarded-Port: 443", "Forwarded: for=192.0.2.1",
-		"X-Real-IP: 192.0.2.1", "X-Request-Start: t=5", "X-Forwarded-For: 192.0.2.1, 192.0.2.2, 192.0.2.3, 10.0.0.1",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	f.ClientIP = nil // a unix socket
-	got = forwarded(t, get("X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For:\r\n"), f)
-	if !slices.Contains(got, "X-Forwarded-For: 192.0.2.1") {
-		t.Errorf("from a unix socket: %q", got)
-	}
-	got = forwarded(t, get(""), f)
-	if want := []string{"X-Forwarded-Proto: http", "X-Forwarded-Host: a.test", "X-Request-Start: t=0.001"}; !slices.Equal(got, want) {
-		t.Errorf("nothing sent: got %q, want %q", got, want)
+	const proto, host, start = "X-Forwarded-Proto: http", "X-Forwarded-Host: a.test", "X-Request-Start: t=0.001" // where none was sent
+	for _, c := range []struct {
+		rfc, name, fields string
+		peer              string // "": on a unix socket
+		want              []string
+	}{
+		{"7239 5.2", "appended to", "X-Forwarded-For: 192.0.2.1, 192.0.2.2\r\n", "10.0.0.1", []string{"X-Forwarded-For: 192.0.2.1, 192.0.2.2, 10.0.0.1", proto, host, start}},
+		{"9110 5.3", "two lists are one", "X-Forwarded-For: 192.0.2.1, 192.0.2.2\r\nA: b\r\nx-forwarded-for: 192.0.2.3\r\n", "10.0.0.1", []string{"A: b", "X-Forwarded-For: 192.0.2.1, 192.0.2.2, 192.0.2.3, 10.0.0.1", proto, host, start}},
+		{"7239 5.2", "nothing sent", "", "10.0.0.1", []string{"X-Forwarded-For: 10.0.0.1", proto, host, start}},
+		{"7239 6.2", "a peer without an address", "X-Forwarded-For: 192.0.2.1\r\n", "", []string{"X-Forwarded-For: 192.0.2.1", proto, host, start}},
+		{"9110 5.6.1", "an empty element", "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For:\r\n", "", []string{"X-Forwarded-For: 192.0.2.1", proto, host, start}},
+		{"7239 6.2", "nothing sent, and no address", "", "", []string{proto, host, start}},
+		{"7239 5.4", "the scheme", "X-Forwarded-Proto: https\r\n", "10.0.0.1", []string{"X-Forwarded-Proto: https", "X-Forwarded-For: 10.0.0.1", host, start}},
+		{"9110 5.3", "the scheme, twice: the first", "X-Forwarded-Proto: https\r\nX-Forwarded-Proto: x\r\n", "10.0.0.1", []string{"X-Forwarded-Proto: https", "X-Forwarded-For: 10.0.0.1", host, start}},
+		{"7239 5.3", "the host", "X-Forwarded-Host: pub.test\r\n", "10.0.0.1", []string{"X-Forwarded-Host: pub.test", "X-Forwarded-For: 10.0.0.1", proto, start}},
+		{"7239 7.4", "others like them, as they are", "X-Forwarded-Port: 443\r\nX-Real-IP: 192.0.2.1\r\n", "10.0.0.1", []string{"X-Forwarded-Port: 443", "X-Real-IP: 192.0.2.1", "X-Forwarded-For: 10.0.0.1", proto, host, start}},
+		{"7239 4", "Forwarded, as it is", "Forwarded: for=192.0.2.1\r\n", "10.0.0.1", []string{"Forwarded: for=192.0.2.1", "X-Forwarded-For: 10.0.0.1", proto, host, start}},
+		{"7239 8.1", "when it began", "X-Request-Start: t=5\r\n", "10.0.0.1", []string{"X-Request-Start: t=5", "X-Forwarded-For: 10.0.0.1", proto, host}},
+		{"7239 8.1", "no id but that which was checked", "X-Request-Id: a\r\nX-Request-Id: b\r\n", "10.0.0.1", []string{"X-Forwarded-For: 10.0.0.1", proto, host, start}},
+	} {
+		t.Run(c.rfc+"/"+c.name, func(t *testing.T) {
+			f := &Forward{ClientIP: []byte(c.peer), Proto: []byte("http"), RequestStart: 1, Trusted: true}
+			if got := forwarded(t, get(c.fields), f); !slices.Equal(got, c.want) {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
 	}
 }
 
