@@ -19,7 +19,7 @@ type Header interface {
 // when it was made. A Request belongs to one goroutine at a time.
 type Request struct {
 	Method []byte
-	Scheme []byte // "http" or "https", as the client used it
+	Scheme []byte // "http", "https" or what else the app is told
 	Host   []byte // authority, port included; compared without regard to case
 	Target []byte // origin-form, path and query, compared byte for byte
 	// Header holds the fields as the client sent them. Fields that the caller

@@ -43,7 +43,7 @@ type Visit interface {
 // CacheQuery is what a cache needs to know of a request.
 type CacheQuery struct {
 	Method []byte
-	Scheme []byte // "http" or "https", as the client used it
+	Scheme []byte // "http" or what a trusted peer says, as the app is told
 	Host   []byte // authority, port included
 	Target []byte // origin-form, byte for byte
 	Header Header // as the client sent it

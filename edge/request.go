@@ -31,7 +31,7 @@ type Request struct {
 	Path     []byte // raw, without query
 	HostPort []byte // authority as the client sent it, for the cache
 	Target   []byte // origin-form, byte for byte
-	Scheme   []byte // "http" or "https", as the client used it
+	Scheme   []byte // "http" or what a trusted peer says, as the app is told
 	Header   Header
 	Upgrade  bool   // asks for another protocol
 	ID       []byte // for the log

@@ -47,7 +47,7 @@ func (s *space) Close() {
 type visit struct{ key, method string }
 
 func (v *visit) Lookup(s edge.Space, q *edge.CacheQuery, _ time.Time) edge.Found {
-	v.key, v.method = string(q.Host)+string(q.Target), string(q.Method)
+	v.key, v.method = string(q.Scheme)+"://"+string(q.Host)+string(q.Target), string(q.Method)
 	if v.method != "GET" && v.method != "HEAD" {
 		return edge.Found{Result: edge.CacheBypass}
 	}
@@ -91,6 +91,30 @@ func (f *fill) Commit() bool {
 		Length: int64(f.body.Len()), Age: 3 * time.Second, TTL: 57 * time.Second,
 	}
 	return true
+}
+
+// An app may answer by the scheme that it is told: whatever that is, it tells pages apart.
+func TestPagesAreToldApartByTheSchemeThatTheAppIsTold(t *testing.T) {
+	o := newOrigin(t, each(func(s *stage, q *http.Request) { s.ok(q.Header.Get("X-Forwarded-Proto")) }))
+	r := newRig(t, rigOptions{unix: true, cache: newShelf(), app: edge.AppConfig{CacheEnabled: true}})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	for _, x := range []struct{ fields, want string }{
+		{"", "http"},
+		{"X-Forwarded-Proto: https\r\n", "https"},
+		{"X-Forwarded-Proto:\r\n", "http"},
+		{"X-Forwarded-Proto:\r\nX-Forwarded-Proto: https\r\n", "https"},
+		{"X-Forwarded-Proto: https\r\nX-Forwarded-Proto: http\r\n", "https"},
+		{"X-Forwarded-Proto: https, http\r\n", "https, http"},
+		{"X-Forwarded-Proto: wss\r\n", "wss"},
+	} {
+		for range 2 {
+			c.send(gateGet(x.fields))
+			if a := c.status(200); a.body != x.want {
+				t.Errorf("%q: the page for %q, want that for %q", x.fields, a.body, x.want)
+			}
+		}
+	}
 }
 
 func TestHitsAreServedWithoutTheAppAndWakeNothing(t *testing.T) {

@@ -107,10 +107,10 @@ func originForm(q *http1.Request) []byte {
 	return t
 }
 
-// scheme is how the client reached the first proxy, for the cache's keys.
+// scheme is how the client reached the first proxy, as the app is told.
 func (c *conn) scheme() []byte {
 	if c.trusted {
-		if p := c.mem.req.Value(http1.XForwardedProto); string(p) == "https" {
+		if p := c.mem.req.Filled(http1.XForwardedProto); p != nil {
 			return p
 		}
 	}

@@ -229,6 +229,17 @@ func (r *Request) Each(name string, yield func(value []byte) bool) { each(r.Fiel
 // Value returns the value of the first field known as n, or nil.
 func (r *Request) Value(n Name) []byte { return firstKnown(r.Fields, n) }
 
+// Filled returns the first value of the fields known as n that is not empty, or nil: the
+// one that is forwarded of those that a trusted peer may send.
+func (r *Request) Filled(n Name) []byte {
+	for i := range r.Fields {
+		if f := &r.Fields[i]; f.Known == n && len(f.Value) > 0 {
+			return f.Value
+		}
+	}
+	return nil
+}
+
 // Sole returns the value of the only field known as n, or nil if there is none, or
 // more than one.
 func (r *Request) Sole(n Name) []byte {
