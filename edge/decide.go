@@ -170,7 +170,7 @@ func (r *Request) hold(t *Target) Decision {
 
 // lookup asks the cache generation of s.
 func (r *Request) lookup(s *slot) Found {
-	if s.space == nil || r.Upgrade {
+	if s.space == nil || r.Upgrade || r.Elsewhere {
 		r.cache = CacheOff
 		return Found{}
 	}
@@ -194,7 +194,7 @@ func (r *Request) Begin(now time.Time) {
 	r.granted, r.open = false, true
 	r.parking.ticket = 0
 	r.Method, r.Host, r.Path, r.HostPort, r.Target = nil, nil, nil, nil, nil
-	r.Scheme, r.Header, r.Upgrade, r.ID, r.Client = nil, nil, false, nil, nil
+	r.Scheme, r.Header, r.Elsewhere, r.Upgrade, r.ID, r.Client = nil, nil, false, false, nil, nil
 	r.Room, r.Buffered, r.Length, r.Minor = nil, 0, 0, 0
 }
 

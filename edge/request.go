@@ -33,11 +33,14 @@ type Request struct {
 	Target   []byte // origin-form, byte for byte
 	Scheme   []byte // "http" or what a trusted peer says, as the app is told
 	Header   Header
-	Upgrade  bool   // asks for another protocol
-	ID       []byte // for the log
-	Client   []byte // address of the client, for the log and its share of what is bounded; nil: not known
-	Minor    uint8  // of HTTP/1
-	Length   int64  // of the body; below 0 = not known
+	// Elsewhere means that the app is told of another host than HostPort, which its pages
+	// may depend on.
+	Elsewhere bool
+	Upgrade   bool   // asks for another protocol
+	ID        []byte // for the log
+	Client    []byte // address of the client, for the log and its share of what is bounded; nil: not known
+	Minor     uint8  // of HTTP/1
+	Length    int64  // of the body; below 0 = not known
 
 	// Buffered is how many bytes of the request the front holds in memory.
 	Buffered int64

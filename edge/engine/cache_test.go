@@ -117,6 +117,35 @@ func TestPagesAreToldApartByTheSchemeThatTheAppIsTold(t *testing.T) {
 	}
 }
 
+// An app may make links of the host that it is told. Where that is not the one that pages
+// are kept under, there are none.
+func TestNoPageIsKeptWhereTheAppIsToldAnotherHost(t *testing.T) {
+	o := newOrigin(t, each(func(s *stage, q *http.Request) { s.ok(q.Header.Get("X-Forwarded-Host")) }))
+	r := newRig(t, rigOptions{unix: true, cache: newShelf(), app: edge.AppConfig{CacheEnabled: true}})
+	r.app.Place(o.placement(1))
+	c := r.dial()
+	for i, x := range []struct {
+		fields, want string
+		kept         bool
+	}{
+		{"X-Forwarded-Host: evil.test\r\n", "evil.test", false},
+		{"", "app.test", true},
+		{"X-Forwarded-Host: evil.test\r\n", "evil.test", false},
+		{"X-Forwarded-Host: app.test:8080\r\n", "app.test:8080", false},
+		{"X-Forwarded-Host: APP.test\r\n", "app.test", true},
+		{"X-Forwarded-Host:\r\nX-Forwarded-Host: evil.test\r\n", "evil.test", false},
+		{"X-Forwarded-Host:\r\n", "app.test", true},
+	} {
+		for range 2 {
+			c.send(gateGet(x.fields))
+			a := c.status(200)
+			if asked := a.Header.Get("Cache-Status") != ""; a.body != x.want || asked != x.kept {
+				t.Errorf("%d: %q: the page for %q (%s), want that for %q", i, x.fields, a.body, a.Header.Get("Cache-Status"), x.want)
+			}
+		}
+	}
+}
+
 func TestHitsAreServedWithoutTheAppAndWakeNothing(t *testing.T) {
 	o := newOrigin(t, each(func(s *stage, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -94,6 +94,8 @@ func (c *conn) begin(now time.Time) {
 	r.Buffered = int64(m.w)
 	if c.trusted {
 		r.Client = lastForwarded(q, c.ip)
+		told := q.Filled(http1.XForwardedHost)
+		r.Elsewhere = told != nil && !bytes.EqualFold(told, q.HostPort)
 	}
 }
 
