@@ -29,8 +29,9 @@ const (
 // Receipt is the account of one attempt, as it stands.
 type Receipt struct {
 	store.Receipt
-	// Open says that its window is not closed yet: its numbers change and need not
-	// add up.
+	// Open says that it is not final. Unless Closed is set its window is not closed yet:
+	// its numbers change and need not add up. Else only the proof is missing that what
+	// was switched away from is gone.
 	Open bool
 }
 

@@ -14,7 +14,8 @@ type Receipt struct {
 	App string `json:"app"`
 	// Attempt names the receipt; it is also the number of the attempt's generation.
 	Attempt uint64 `json:"attempt"`
-	// State is open (its numbers still change), closed or incomplete.
+	// State is open (it is not final: without ClosedAt its numbers still change), closed
+	// or incomplete.
 	State   ReceiptState `json:"state"`
 	Summary string       `json:"summary"` // one line for a person
 	// Operation that asked for the attempt; empty if none did.

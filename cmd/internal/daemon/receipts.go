@@ -72,8 +72,11 @@ func receipt(app string, r activator.Receipt) admin.Receipt {
 		Tries: r.Tries.N, FirstTriedAt: some(r.Tries.Since), Steps: []admin.ReceiptStep{},
 	}
 	switch {
-	case r.Open:
+	case r.Open && r.Closed.IsZero():
 		out.State, out.Summary = admin.ReceiptOpen, "its window is open"
+	case r.Open:
+		out.State = admin.ReceiptOpen
+		out.Summary += "; that the old process is gone is not proven yet"
 	case r.Incomplete != "":
 		out.State = admin.ReceiptIncomplete
 	}
