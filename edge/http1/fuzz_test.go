@@ -158,8 +158,8 @@ func FuzzFramer(f *testing.F) {
 			return
 		}
 		theirs, err := io.ReadAll(httputil.NewChunkedReader(bytes.NewReader(wire)))
-		if err == nil && !bytes.Equal(theirs, data) {
-			t.Fatalf("net/http reads %q, we %q", theirs, data)
+		if err != nil || !bytes.Equal(theirs, data) {
+			t.Fatalf("net/http reads %q (%v), we %q", theirs, err, data)
 		}
 		written := AppendLastChunk(AppendChunk(nil, data), fr.Trailer())
 		fr.Reset(Chunked)
