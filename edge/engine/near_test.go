@@ -1,3 +1,7 @@
+//go:build !race
+
+// Without the race detector: there is no goroutine here, and it takes ten times as long.
+
 package engine
 
 import (
