@@ -244,6 +244,30 @@ func TestARollbackGoesBackToWhatWasNeverTried(t *testing.T) {
 	})
 }
 
+// A build that has failed and never served is nothing to go back to, least of all for an
+// app that serves and would be stopped for it.
+func TestARollbackDoesNotGoBackToWhatHasOnlyFailed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*App)
+	}{{"hold", hold}, {"overlap", func(*App) {}}} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.apply(r.app("v1 sick", c.change))
+				if _, err := r.edge.get(context.Background(), "hello", 0); err == nil {
+					t.Fatal("a sick build serves")
+				}
+				r.wantOp(r.deploy("v2"), OpDone)
+				r.get("v2")
+				if _, err := r.act.Rollback(context.Background(), Change{App: "hello"}, 0, ""); !errors.Is(err, ErrConflict) {
+					t.Errorf("rolled back to a build that has only failed: %v", err)
+				}
+				r.get("v2")
+			})
+		})
+	}
+}
+
 // A rollback is about the build: the file owns the spec, and had it not been taken
 // from there the next reload, or start of usher, would move the app once more.
 func TestARollbackHasTheSpecOfTheFile(t *testing.T) {

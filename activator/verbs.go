@@ -199,7 +199,7 @@ func (r *runner) rollbackTo(to uint64) (store.Release, error) {
 }
 
 // earlier is the newest release before what is desired that is of its kind, has
-// another build and was good; if none was, the newest that is not known to fail.
+// another build and was good; if none was, the newest that is not known to have failed.
 func earlier(rec *store.App) (best store.Release, ok bool) {
 	cur, _ := rec.Release(rec.Desired)
 	if cur == nil {
@@ -212,11 +212,19 @@ func earlier(rec *store.App) (best store.Release, ok bool) {
 		case rec.Failures[rel.Revision].HeldDown: // good or not, it fails now
 		case rel.WasGood:
 			return rel, true
-		case !ok:
+		case !ok && !hasFailed(rec, rel.Revision):
 			best, ok = rel, true
 		}
 	}
 	return best, ok
+}
+
+// hasFailed says whether an attempt for that revision has failed, as far as they are
+// remembered: a deploy lifts what the failure book has.
+func hasFailed(rec *store.App, revision uint64) bool {
+	return rec.Failures[revision].Count > 0 || slices.ContainsFunc(rec.Outcomes, func(o store.Outcome) bool {
+		return o.Revision == revision && (o.Outcome == lc.Failed.String() || o.Outcome == lc.Down.String())
+	})
 }
 
 // Restart asks for a fresh generation of the current release; retry also clears
