@@ -83,7 +83,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	d := &daemon{opt: o, log: o.Log, started: time.Now(), fail: make(chan error, 8), up: make(chan struct{})}
+	d := &daemon{opt: o, log: o.Log, started: time.Now(), fail: make(chan error, 1), up: make(chan struct{})}
 	d.file.Store(remember(f))
 	d.state.Store("starting")
 	for _, w := range f.Warnings {
@@ -167,8 +167,13 @@ func (d *daemon) run(f func() error) {
 	d.wg.Add(1)
 	go func() {
 		defer d.wg.Done()
-		if err := f(); err != nil && !errors.Is(err, net.ErrClosed) {
-			d.fail <- err
+		err := f()
+		if err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, engine.ErrClosed) {
+			return
+		}
+		select {
+		case d.fail <- err:
+		default: // usher ends already
 		}
 	}()
 }
