@@ -6,17 +6,16 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"github.com/usher-edge/usher/edge/rawio"
 )
 
 // dial opens a connection, for which take has made a reservation.
 func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opt.DialTimeout)
 	defer cancel()
-	var nc net.Conn
-	err := error(syscall.EMFILE)
-	if p.opt.Reserve.Whole() {
-		nc, err = p.connect(ctx)
-	}
+	p.opt.Share.take()
+	nc, err := p.connectOrMakeRoom(ctx)
 	p.mu.Lock()
 	p.dialing--
 	late := p.closed
@@ -32,9 +31,23 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 		err = ErrClosed
 	}
 	if err != nil {
+		p.opt.Share.give()
 		return nil, &Error{Op: "dial", Err: err, undelivered: true}
 	}
 	return c, nil
+}
+
+// connectOrMakeRoom closes what is idle, in whatever pool, while there is no descriptor.
+func (p *Pool) connectOrMakeRoom(ctx context.Context) (nc net.Conn, err error) {
+	for {
+		err = syscall.EMFILE
+		if p.opt.Reserve.Whole() {
+			nc, err = p.connect(ctx)
+		}
+		if !rawio.Exhausted(err) || !p.opt.Share.closeOldest() {
+			return nc, err
+		}
+	}
 }
 
 // connect dials until it is done. A unix socket whose backlog is full refuses

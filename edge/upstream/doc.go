@@ -16,7 +16,8 @@
 //     byte, or the peer had closed before the first write.
 //   - Nothing is dialled, closed or waited for under a lock. An empty pool has
 //     no goroutine; one with idle connections has a timer.
-//   - There is no cap on connections unless MaxConns sets one.
+//   - There is no cap on connections unless MaxConns sets one. A Share is none: it
+//     closes what is idle, and refuses only to be warmed.
 //
 // It holds no policy: whether a request is sent again is decided by MayRetry,
 // a pure function, from what the caller knows besides.

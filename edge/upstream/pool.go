@@ -28,6 +28,7 @@ type Options struct {
 	Buffers     *Buffers      // shared read buffers; default: the pool's own
 
 	Reserve *rawio.Reserve // nothing is dialled unless it is whole; default: none
+	Share   *Share         // with other pools; default: none
 }
 
 func (o Options) withDefaults() Options {
@@ -290,6 +291,7 @@ func (p *Pool) Discard(c *Conn) {
 	}
 	p.mu.Unlock()
 	c.close()
+	p.opt.Share.give()
 }
 
 func (p *Pool) closeAll(conns []*Conn) {

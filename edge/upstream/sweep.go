@@ -11,10 +11,14 @@ const sweepEvery = 5 * time.Second
 
 // arm starts the sweep timer unless it runs. p.mu is held.
 func (p *Pool) arm() {
-	if p.armed || p.idling() == 0 {
+	if p.armed {
 		return
 	}
-	p.armed = true
+	p.armed = p.idling() > 0
+	p.opt.Share.holds(p, p.armed)
+	if !p.armed {
+		return
+	}
 	p.sweeps.Add(1)
 	wait := min(sweepEvery, p.opt.IdleTimeout)
 	if p.sweeper == nil {
@@ -28,6 +32,7 @@ func (p *Pool) arm() {
 func (p *Pool) disarm() {
 	if p.armed && p.sweeper.Stop() {
 		p.armed = false
+		p.opt.Share.holds(p, false)
 		p.sweeps.Done()
 	}
 }

@@ -27,10 +27,13 @@ const longAnswer = 64 << 10
 //
 // It rests after each answer for four times as long as the answer took, and for
 // leastRest, so that it takes little from who needs the machine meanwhile. It returns
-// when ctx ends, or at the first connection that is of no use; what was opened by
-// then stays.
+// when ctx ends, at the first connection that is of no use, or when the pool's share is
+// used up; what was opened by then stays.
 func (p *Pool) Warm(ctx context.Context, question []byte, n int) error {
 	for range n {
+		if !p.opt.Share.room() {
+			return ErrFull
+		}
 		begun := time.Now()
 		c, err := p.warm(ctx, question)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,7 +84,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	d := &daemon{opt: o, log: o.Log, started: time.Now(), fail: make(chan error, 8), up: make(chan struct{})}
+	d := &daemon{opt: o, log: o.Log, started: time.Now(), fail: make(chan error, 1), up: make(chan struct{})}
 	d.file.Store(remember(f))
 	d.state.Store("starting")
 	for _, w := range f.Warnings {
@@ -107,7 +108,10 @@ func (d *daemon) start(ctx context.Context, f *config.File) error {
 	for _, step := range []func(context.Context) error{
 		d.openState, d.openListeners, d.openEdge, d.openActivator, d.openAdmin,
 	} {
-		if err := step(ctx); err != nil {
+		switch err := step(ctx); {
+		case errors.Is(err, syscall.EMFILE):
+			return fmt.Errorf("%w: usher needs some %d descriptors: %s", err, fewDescriptors, raise)
+		case err != nil:
 			return err
 		}
 	}
@@ -167,8 +171,13 @@ func (d *daemon) run(f func() error) {
 	d.wg.Add(1)
 	go func() {
 		defer d.wg.Done()
-		if err := f(); err != nil && !errors.Is(err, net.ErrClosed) {
-			d.fail <- err
+		err := f()
+		if err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, engine.ErrClosed) {
+			return
+		}
+		select {
+		case d.fail <- err:
+		default: // usher ends already
 		}
 	}()
 }
@@ -250,14 +259,10 @@ func (d *daemon) openEdge(context.Context) error {
 	s := d.file.Load().server
 	var err error
 	if d.reserve, err = rawio.NewReserve(reserved); err != nil {
-		return fmt.Errorf("keep descriptors back: %w; raise the limit of open files", err)
+		return fmt.Errorf("keep descriptors back: %w", err)
 	}
 	d.onClose(func() error { d.reserve.Close(); return nil })
-	stock := upstream.NewBuffers(0)
-	o := edge.Options{Waker: &d.waker, NewPool: func(o upstream.Options) *upstream.Pool {
-		o.Buffers, o.Reserve = stock, d.reserve
-		return upstream.NewPool(o)
-	}}
+	o := edge.Options{Waker: &d.waker}
 	if s.CacheBytes > 0 {
 		d.cache = cache.New(cache.Config{MaxBytes: s.CacheBytes, MaxObjectBytes: d.file.Load().largestObject, Unkeyed: rewritten()})
 		o.Cache = &pages{cache: d.cache, limit: d.objectLimit}
@@ -275,9 +280,19 @@ func (d *daemon) openEdge(context.Context) error {
 		d.onClose(log.Close)
 		o.Log = log.Write
 	}
+	loops := eventLoops(s.EventLoops)
+	clients, share, err := d.shareDescriptors(s.MaxConnections, loops)
+	if err != nil {
+		return err
+	}
+	stock := upstream.NewBuffers(0)
+	o.NewPool = func(o upstream.Options) *upstream.Pool {
+		o.Buffers, o.Reserve, o.Share = stock, d.reserve, share
+		return upstream.NewPool(o)
+	}
 	d.edge = edge.New(o)
 	d.onClose(func() error { d.edge.Close(); return nil })
-	d.engine, err = engine.New(d.engineOptions())
+	d.engine, err = engine.New(d.engineOptions(loops, clients))
 	return err
 }
 

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"fmt"
+	"math"
+	"os"
 	"runtime"
 	"syscall"
 
@@ -9,13 +11,12 @@ import (
 
 	"github.com/usher-edge/usher/cmd/internal/config"
 	"github.com/usher-edge/usher/edge/engine"
+	"github.com/usher-edge/usher/edge/upstream"
 )
 
 // engineOptions is what the file says, as the engine wants it.
-func (d *daemon) engineOptions() engine.Options {
+func (d *daemon) engineOptions(loops, most int) engine.Options {
 	s := d.file.Load().server
-	loops := eventLoops(s.EventLoops)
-	most := d.connections(s.MaxConnections, loops)
 	perClient := s.MaxPerClient
 	if most < s.MaxConnections && perClient > 0 {
 		perClient = min(perClient, max(1, most/config.ClientShare))
@@ -63,39 +64,61 @@ func noneBelowZero(rate int64) int64 {
 // just then, and gets in between.
 const reserved = 8
 
-// Descriptors that are not for clients: files, logs and pipes of apps, the admin API. A
-// small limit is shared half and half, but usher has some itself: 31 with two loops, and
-// a few when it starts an app.
+// Descriptors that are not for clients and their apps' connections.
 const (
+	// reservedDescriptors are for files, logs and pipes of apps, and for the admin API. A
+	// small limit is shared half and half, but usher has some for itself, and needs more.
 	reservedDescriptors = 256
-	ownDescriptors      = 24 + reserved
-	loopDescriptors     = 2 // of each loop
+
+	loopDescriptors    = 4 // of each loop: epoll, eventfd, a pipe
+	appDescriptors     = 1 // of each that runs: its pidfd
+	passingDescriptors = 8 // for starts of apps, the admin API, and whoever asks about certificates
+
+	fewDescriptors = 48 // serve somebody, with one app; said where too few are left to count them
 )
 
-// connections is how many clients may be connected, given the descriptors that
-// this process may have: each needs one for itself and one to the app. Without
-// the second, requests of clients that were let in would fail.
-func (d *daemon) connections(want, loops int) int {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return want // the acceptors notice by themselves
+// shareDescriptors says how many clients may be connected, and how many connections to
+// apps there should be, given the descriptors that this process may have and those that
+// it has. Each client needs one for itself and one to the app: without the second,
+// requests of clients that were let in would fail.
+func (d *daemon) shareDescriptors(want, loops int) (clients int, share *upstream.Share, err error) {
+	limit, err := descriptorLimit()
+	if err != nil {
+		return want, nil, nil // the acceptors notice by themselves
 	}
-	most := fitting(limit.Cur, loops)
-	if uint64(want) <= most {
-		return want
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0, nil, fmt.Errorf("count open descriptors: %w", err)
 	}
-	tell := d.warn
-	if want == config.DefaultMaxConnections { // nobody asked for so many
-		tell = func(text string) { d.log.Info(text) }
+	own := len(files) - 1 + loops*loopDescriptors + passingDescriptors // one was for the look
+	if least := own + appDescriptors + 2; limit < least {
+		return 0, nil, fmt.Errorf("usher needs %d descriptors to serve one client, and may open %d only: %s", least, limit, raise)
 	}
-	tell(fmt.Sprintf("max_connections is %d and not %d, because usher may open %d descriptors only: raise the limit (LimitNOFILE= of systemd, ulimit -n) or lower max_connections",
-		most, want, limit.Cur))
-	return int(most)
+	most := fitting(limit, own+len(d.file.Load().apps)*appDescriptors)
+	clients = min(want, most)
+	if clients < want {
+		tell := d.warn
+		if want == config.DefaultMaxConnections { // nobody asked for so many
+			tell = func(text string) { d.log.Info(text) }
+		}
+		tell(fmt.Sprintf("max_connections is %d and not %d, because usher may open %d descriptors only: %s or lower max_connections",
+			most, want, limit, raise))
+	}
+	return clients, upstream.NewShare(2*most - clients), nil
 }
 
-func fitting(descriptors uint64, loops int) uint64 {
-	kept := max(min(reservedDescriptors, descriptors/2), ownDescriptors+loopDescriptors*uint64(loops))
-	return max(1, (descriptors-min(kept, descriptors))/2)
+const raise = "raise the limit (LimitNOFILE= of systemd, ulimit -n)"
+
+func descriptorLimit() (int, error) {
+	var limit syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+	return int(min(limit.Cur, math.MaxInt32)), err
+}
+
+// fitting is how many clients fit beside own descriptors.
+func fitting(limit, own int) int {
+	kept := max(min(reservedDescriptors, limit/2), own)
+	return max(1, (limit-kept)/2)
 }
 
 // doorCollector tells of client connections.

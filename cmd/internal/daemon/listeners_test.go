@@ -4,10 +4,12 @@ import (
 	"net"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/usher-edge/usher/cmd/internal/config"
+	"github.com/usher-edge/usher/edge/engine"
 )
 
 // Connections inherit what the listener says: see rawio.Unpaced.
@@ -62,5 +64,37 @@ func TestAListenerSpeaksPlainTCP(t *testing.T) {
 	}
 	if protocol != unix.IPPROTO_TCP {
 		t.Errorf("protocol %d", protocol)
+	}
+}
+
+// However many listeners there are, each is told that the server is shut down, and none
+// waits for somebody to hear that.
+func TestManyListenersEndTogether(t *testing.T) {
+	d := &daemon{fail: make(chan error, 1)}
+	const many = 20
+	for range many {
+		d.run(func() error { return engine.ErrClosed })
+	}
+	await(t, d.wg.Wait, "all listeners that were shut down end")
+	if len(d.fail) > 0 {
+		t.Errorf("to be shut down is no failure: %v", <-d.fail)
+	}
+	for range many {
+		d.run(func() error { return syscall.EIO })
+	}
+	await(t, d.wg.Wait, "all listeners that failed end")
+	if err := <-d.fail; err != syscall.EIO {
+		t.Errorf("they failed with %v", err)
+	}
+}
+
+func await(t *testing.T, f func(), what string) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { f(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("in vain: " + what)
 	}
 }

@@ -10,6 +10,7 @@
 //   - Habits (habits_test.go): every package says what it is; no test sleeps; none
 //     counts allocations under the race detector.
 //   - Pages (pages_test.go): every test that the documentation names is there.
+//   - Previous main (previous_main_test.go): what CI compares benchmarks with.
 //
 // A rule that must be broken somewhere gets a row in that rule's table of
 // exceptions, with the reason. A row that is no longer needed is an error too.

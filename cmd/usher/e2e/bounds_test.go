@@ -6,6 +6,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -350,4 +353,62 @@ func TestRequestsInsideAreBoundForAllAndForEachClient(t *testing.T) {
 	}
 	u.awaitMetric(1, "usher_request_causes_total", `cause="client-at-capacity"`)
 	u.awaitMetric(1, "usher_request_causes_total", `cause="at-capacity"`)
+}
+
+// Every client that is let in is served, however few descriptors there are: beside many
+// listeners and other apps whose connections are idle, and while an app is started, moved and looked at.
+func TestWhoIsLetInHasADescriptorForTheApp(t *testing.T) {
+	t.Parallel()
+	u := prepare(t, options{
+		descriptors: 64, server: []string{"max_connections_per_client = 0"},
+		apps: []app{{name: "one"}, {name: "two"}, {name: "three"}},
+	})
+	for i := range 9 {
+		u.listenAlso("unix:" + filepath.Join(u.dir, fmt.Sprint("http", i)))
+	}
+	u.begin()
+	m := regexp.MustCompile(`max_connections is (\d+) and`).FindStringSubmatch(readFile(t, u.logFile()))
+	if m == nil {
+		t.Fatalf("the log does not say how many:\n%s", u.logTail(40))
+	}
+	most, err := strconv.Atoi(m[1])
+	if err != nil || most < 4 {
+		t.Fatalf("%s clients fit into 64 descriptors", m[1])
+	}
+	var lanes []*lane
+	for range most {
+		lanes = append(lanes, u.lane())
+	}
+	for _, name := range []string{"one", "two", "three"} {
+		ok(t, lanes[0].get(name, "/pid")) // all at once would be let go a few at a time
+	}
+	for _, name := range []string{"one", "two", "three", "one"} {
+		answers := make(chan answer, most)
+		for _, l := range lanes {
+			go func() { answers <- l.get(name, "/sleep?d=3s") }()
+		}
+		u.eventually(20*time.Second, "all are inside", func() error {
+			if n := u.status(name).InFlight; n < int64(most) {
+				return fmt.Errorf("%d of %d", n, most)
+			}
+			return nil
+		})
+		if name == "two" {
+			u.deploy(name, hello(t, "v2"))
+		}
+		for range lanes {
+			ok(t, <-answers)
+		}
+	}
+}
+
+// A limit that is too small for anything is told at once, and with what would do.
+func TestALimitThatServesNobodyIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{14, 20, 30} {
+		u := prepare(t, options{descriptors: n})
+		if log := u.refused(1); !regexp.MustCompile(`usher needs (some )?\d+ descriptors`).MatchString(log) {
+			t.Errorf("with %d descriptors:\n%s", n, log)
+		}
+	}
 }
