@@ -35,9 +35,8 @@ func (c *conn) refusal(cause edge.Cause) own {
 	page := c.ownPage(cause)
 	m := c.mem
 	m.out = appendStatus(m.text(ownHead+len(page.Body)), v.Status)
-	m.out = append(m.out, "Date: "...)
-	m.out = time.Now().UTC().AppendFormat(m.out, dateFormat)
-	m.out = append(m.out, "\r\nContent-Type: "...)
+	m.out = appendDate(m.out)
+	m.out = append(m.out, "Content-Type: "...)
 	m.out = append(m.out, page.Type...)
 	m.out = append(m.out, "\r\nCache-Control: no-store\r\n"...)
 	if after := v.RetryAfter(c.lane.RetryAfter()); after > 0 {
@@ -86,7 +85,7 @@ func (c *conn) rejectHead(cause edge.Cause) {
 func (c *conn) answerOptions() {
 	c.beginsOwn() // no drain cuts it, and Shutdown lets it be for a moment
 	c.settleBody()
-	c.mem.out = appendStatus(c.mem.out, 200)
+	c.mem.out = appendDate(appendStatus(c.mem.out, 200))
 	o := c.own(nil, edge.Result{Ending: edge.Own, Status: 200})
 	c.endOwn(&o, c.write(c.mem.out))
 }
@@ -221,6 +220,13 @@ func (c *conn) wrote(err error) edge.Cause {
 
 // dateFormat is the IMF-fixdate of RFC 9110 §5.6.7.
 const dateFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
+
+// appendDate says when usher made an answer of its own (RFC 9110 §6.6.1).
+func appendDate(b []byte) []byte {
+	b = append(b, "Date: "...)
+	b = time.Now().UTC().AppendFormat(b, dateFormat)
+	return append(b, "\r\n"...)
+}
 
 func appendStatus(b []byte, status int) []byte {
 	b = append(b, "HTTP/1.1 "...)

@@ -104,7 +104,7 @@ func TestOptionsStarIsAnsweredHere(t *testing.T) {
 	r.app.Place(o.placement(1))
 	c := r.dial()
 	c.send("OPTIONS * HTTP/1.1\r\nHost: app.test\r\n\r\n")
-	if a := c.read("OPTIONS"); a.StatusCode != 200 || a.ContentLength != 0 {
+	if a := c.read("OPTIONS"); a.StatusCode != 200 || a.ContentLength != 0 || a.Header.Get("Date") == "" {
 		t.Fatalf("%+v", a)
 	}
 	if o.heads.Load() != 0 {
