@@ -61,6 +61,17 @@ func (u *usher) awaitMetric(want float64, name string, labels ...string) {
 	})
 }
 
+// awaitPause waits until no more clients are let in, and the log says so.
+func (u *usher) awaitPause() {
+	u.t.Helper()
+	u.eventually(10*time.Second, "accepting pauses", func() error {
+		if log := u.logTail(200); !strings.Contains(log, "accepting on "+u.listen+" pauses") {
+			return fmt.Errorf("the log does not say so:\n%s", log)
+		}
+		return nil
+	})
+}
+
 // K01.
 func TestAtTheDescriptorLimitUsherGoesOnServing(t *testing.T) {
 	t.Parallel()
@@ -76,12 +87,7 @@ func TestAtTheDescriptorLimitUsherGoesOnServing(t *testing.T) {
 	for range 500 {
 		idle = append(idle, u.raw())
 	}
-	u.eventually(10*time.Second, "accepting pauses", func() error {
-		if log := u.logTail(200); !strings.Contains(log, "accepting on "+u.listen+" pauses") {
-			return fmt.Errorf("the log does not say so:\n%s", log)
-		}
-		return nil
-	})
+	u.awaitPause()
 	for range 5 {
 		for _, l := range lives { // with their apps: there are descriptors for both
 			ok(t, l.get("hello", "/pid"))
@@ -136,12 +142,7 @@ func TestWithoutADescriptorTheAdminAPIAnswersAndConnectionsLive(t *testing.T) {
 	for range 200 {
 		idle = append(idle, u.raw())
 	}
-	u.eventually(10*time.Second, "accepting pauses", func() error {
-		if log := u.logTail(200); !strings.Contains(log, "accepting on "+u.listen+" pauses") {
-			return fmt.Errorf("the log does not say so:\n%s", log)
-		}
-		return nil
-	})
+	u.awaitPause()
 	for i := range 20 {
 		if r := u.cli("status"); r.code != 0 {
 			t.Fatalf("%d: status without a descriptor: %+v", i, r)
